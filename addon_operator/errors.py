@@ -1,0 +1,137 @@
+"""The exception tree of the whole project.
+
+    AddonOperatorError
+    ├── InputError            somebody's input is wrong; retrying without a change does not help
+    │   ├── SettingsError     a flag or an environment variable
+    │   ├── HookConfigError   the output of `hook --config`, or the hook file itself
+    │   ├── SchemaError       openapi/config-values.yaml, openapi/values.yaml
+    │   ├── ConfigMapError    the operator's ConfigMap
+    │   └── ModuleError       a module directory: name, values.yaml, chart
+    ├── ValuesRejected        values that break a schema or a patch that cannot be applied
+    ├── HookError             one run of a hook
+    │   ├── HookFailed        non-zero exit code
+    │   ├── HookTimedOut      killed at its deadline
+    │   ├── BadReply          a result file that cannot be used
+    │   └── HookUnreachable   the hook could not be started or reached
+    ├── HelmError             helm ended with an error
+    ├── KubeError             the API server refused, or could not be reached (status 0)
+    └── InvariantBroken       a bug of ours
+
+Every message names the file, hook, module and field at fault. Library exceptions do not leave the package that
+calls the library. Messages never contain values, Secrets or patches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class AddonOperatorError(Exception):
+    """Anything that this project reports as an error.
+
+    Attributes:
+        retryable: whether the same attempt can succeed later without anybody changing its input.
+        retry_after_s: the earliest sensible moment for that, in seconds, if the other side named one.
+    """
+
+    retryable = True
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class InputError(AddonOperatorError):
+    """Somebody's input is wrong."""
+
+    retryable = False
+
+
+class SettingsError(InputError):
+    """A flag or an environment variable is wrong."""
+
+
+class HookConfigError(InputError):
+    """A hook file, or what it prints on `--config`, is wrong."""
+
+
+class SchemaError(InputError):
+    """An OpenAPI schema file is wrong."""
+
+
+class ConfigMapError(InputError):
+    """The operator's ConfigMap is wrong."""
+
+
+class ModuleError(InputError):
+    """A module directory is wrong."""
+
+
+class ValuesRejected(AddonOperatorError):
+    """Values break their schema, or a patch cannot be applied.
+
+    Attributes:
+        violations: one line for each violation, each starting with a dotted path.
+    """
+
+    def __init__(self, message: str, violations: Sequence[str] = ()) -> None:
+        super().__init__("\n".join([message, *(f"  - {line}" for line in violations)]))
+        self.violations = tuple(violations)
+
+
+class HookError(AddonOperatorError):
+    """One run of a hook went wrong."""
+
+
+class HookFailed(HookError):
+    """The hook ended with a non-zero exit code or by a signal."""
+
+
+class HookTimedOut(HookError):
+    """The hook was killed at its deadline."""
+
+
+class BadReply(HookError):
+    """The hook left a result that cannot be used."""
+
+
+class HookUnreachable(HookError):
+    """The hook could not be started or reached."""
+
+
+class HelmError(AddonOperatorError):
+    """Helm ended with an error.
+
+    Attributes:
+        argv: the command without the paths of files with values.
+        exit_code: as the operating system gave it; None if helm never ran.
+        stderr_tail: the last lines of stderr.
+    """
+
+    def __init__(
+        self, message: str, *, argv: Sequence[str] = (), exit_code: int | None = None, stderr_tail: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.argv = tuple(argv)
+        self.exit_code = exit_code
+        self.stderr_tail = stderr_tail
+
+
+class KubeError(AddonOperatorError):
+    """The API server refused a request or could not be reached.
+
+    Attributes:
+        status: the HTTP status; 0 if there was no answer.
+        reason: the machine-readable reason of the API server, such as `NotFound`, or the transport's.
+    """
+
+    def __init__(self, message: str, *, status: int, reason: str, retry_after_s: float | None = None) -> None:
+        super().__init__(message, retry_after_s=retry_after_s)
+        self.status = status
+        self.reason = reason
+
+
+class InvariantBroken(AddonOperatorError):
+    """A bug of ours."""
+
+    retryable = False
