@@ -6,12 +6,16 @@ Pure. Documents are treated as immutable everywhere: functions return new contai
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Iterator
 from typing import TypeAlias, Union
 
 import orjson
 
 JsonValue: TypeAlias = Union[bool, int, float, str, list["JsonValue"], dict[str, "JsonValue"], None]  # noqa: UP007
 JsonObject: TypeAlias = dict[str, JsonValue]
+
+_INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
 
 
 def deep_merge(base: JsonValue, over: JsonValue) -> JsonValue:
@@ -30,8 +34,12 @@ def deep_merge(base: JsonValue, over: JsonValue) -> JsonValue:
 
 
 def dumps(value: JsonValue) -> bytes:
-    """Encodes a value as compact JSON, keys in their own order."""
-    return orjson.dumps(value)
+    """Encodes a value as compact JSON, keys in their own order.
+
+    Raises:
+        ValueError: JSON cannot hold it: nested deeper than 254 levels, an integer beyond 64 bits, a lone surrogate.
+    """
+    return _encode(value, 0)
 
 
 def loads(data: bytes | str) -> JsonValue:
@@ -45,8 +53,19 @@ def loads(data: bytes | str) -> JsonValue:
 
 
 def digest(value: JsonValue) -> str:
-    """Answers whether two values are equal: the SHA-256 (hex) of the canonical JSON, keys sorted."""
-    return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    """Answers whether two values are equal: the SHA-256 (hex) of the canonical JSON, keys sorted.
+
+    Raises:
+        ValueError: as `dumps`.
+    """
+    return hashlib.sha256(_encode(value, orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def _encode(value: JsonValue, option: int) -> bytes:
+    try:
+        return orjson.dumps(value, option=option)
+    except orjson.JSONEncodeError as error:
+        raise ValueError(str(error)) from error
 
 
 def digest_bytes(*parts: bytes) -> str:
@@ -81,6 +100,18 @@ def split(pointer: str) -> tuple[str, ...]:
     return tuple(token.replace("~1", "/").replace("~0", "~") for token in pointer[1:].split("/"))
 
 
+def ancestry(pointer: str) -> Iterator[str]:
+    """Lists a pointer and all those above it, the longest first, without that of the whole document."""
+    while pointer:
+        yield pointer
+        pointer = pointer.rpartition("/")[0]
+
+
+def array_index(token: str) -> int | None:
+    """Answers which array item a pointer's token names; None if it is no index (RFC 6901: no sign, no leading zero)."""
+    return int(token) if _INDEX.fullmatch(token) else None
+
+
 def lookup(document: JsonValue, pointer: str) -> JsonValue:
     """Finds the value that a pointer names.
 
@@ -91,8 +122,8 @@ def lookup(document: JsonValue, pointer: str) -> JsonValue:
     for token in split(pointer):
         if isinstance(here, dict) and token in here:
             here = here[token]
-        elif isinstance(here, list) and token.isdigit() and int(token) < len(here):
-            here = here[int(token)]
+        elif isinstance(here, list) and (index := array_index(token)) is not None and index < len(here):
+            here = here[index]
         else:
             raise KeyError(pointer)
     return here

@@ -52,7 +52,14 @@ class _Dumper(yaml.CSafeDumper):
 
 
 def _represent_text(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=_style(text))
+
+
+def _style(text: str) -> str | None:
+    if "\n" in text:
+        return "|"
+    # Other readers take more plain scalars for booleans and numbers (y, 1e3, 0o7, 1_000) than this one writes quoted.
+    return "'" if text[:1] in set("0123456789+-.") or text in {"y", "n", "Y", "N"} else None
 
 
 _Dumper.add_representer(str, _represent_text)

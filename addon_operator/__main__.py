@@ -1,0 +1,5 @@
+"""`python -m addon_operator` is the command line."""
+
+from addon_operator.cli import main
+
+main()

@@ -1,0 +1,147 @@
+"""The operator config: which state of the ConfigMap is in force, which newer one waits to be applied.
+
+A new state is parsed and checked when it arrives; a bad one is reported and changes nothing. A good one waits until the
+main queue applies it between two tasks. What we wrote ourselves needs no recognising: it is in force already, so the
+difference is empty. Source: contract.md 2.8, 3.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from addon_operator.configmap.document import ConfigChange, ConfigDocument, diff, empty_document, parse, to_data
+from addon_operator.configmap.source import ConfigMapSource
+from addon_operator.errors import AddonOperatorError, ConfigMapError
+from addon_operator.jsondoc import JsonValue
+from addon_operator.logs import get_logger
+from addon_operator.values.patches import Operation, resolve
+from addon_operator.values.store import ValuesStore
+
+log = get_logger("configmap")
+
+
+class OperatorConfig:
+    """Holds the state in force and the one that waits.
+
+    Attributes:
+        in_force: what values and plan are made of.
+        error: why the newest state was refused; None while it is good.
+    """
+
+    def __init__(
+        self,
+        source: ConfigMapSource,
+        store: ValuesStore,
+        *,
+        where: str,
+        module_keys: Callable[[], Collection[str]],
+        checked_keys: Callable[[], Collection[str]],
+        on_accepted: Callable[[], None],
+        on_rejected: Callable[[AddonOperatorError], None],
+    ) -> None:
+        self.in_force: ConfigDocument = empty_document()
+        self.error: AddonOperatorError | None = None
+        self.where = where
+        self._source = source
+        self._store = store
+        self._module_keys = module_keys
+        self._checked_keys = checked_keys
+        self._on_accepted = on_accepted
+        self._on_rejected = on_rejected
+        self._waiting: ConfigDocument | None = None
+        self._warned: tuple[str, ...] = ()
+
+    async def load(self) -> None:
+        """Reads the ConfigMap at the start and puts it into force; a missing one is empty.
+
+        Raises:
+            ConfigMapError: it cannot be used.
+            ValuesRejected: its values break the schemas.
+            KubeError: it cannot be read.
+        """
+        data = await self._source.read()
+        if data is None:
+            log.info("ConfigMap does not exist yet", scope=self.where)
+        self._commit(self._parse(data))
+
+    def receive(self, data: Mapping[str, str] | None) -> None:
+        """Takes a state of the ConfigMap from the watch; None means that it does not exist."""
+        try:
+            document = self._parse(data)
+            self._store.propose_configmap(document.sections, self._checked_keys())
+        except AddonOperatorError as error:
+            self._reject(error)
+            return
+        self.error = None
+        if diff(self.in_force, document).empty:
+            self._waiting = None
+        else:
+            self._waiting = document
+            self._on_accepted()
+
+    def apply(self) -> ConfigChange:
+        """Puts the waiting state into force.
+
+        Returns:
+            What changed; an empty change if nothing waits (any more).
+
+        Raises:
+            ValuesRejected: values that were good when the state arrived break the schemas now; nothing changed.
+        """
+        document, self._waiting = self._waiting, None
+        if document is None:
+            return diff(self.in_force, self.in_force)
+        change = diff(self.in_force, document)
+        try:
+            self._commit(document)
+        except AddonOperatorError as error:
+            self._reject(error)
+            raise
+        return change
+
+    async def save(self, key: str, operations: Sequence[Operation], flags: Mapping[str, bool | None]) -> None:
+        """Applies a hook's config patch to the ConfigMap, on top of whatever it holds at that moment.
+
+        Args:
+            key: the section, `global` or a module's.
+            operations: with pointers that start with the section.
+            flags: section key -> enable flag to store.
+
+        Raises:
+            ConfigMapError: the ConfigMap is broken at this moment, so that it cannot be changed safely.
+            PatchError: the patch does not fit what the ConfigMap holds now.
+            KubeError: it cannot be written.
+        """
+        sections: dict[str, JsonValue] = {}
+
+        def mutate(data: Mapping[str, str]) -> Mapping[str, str]:
+            if operations:
+                before = self._parse(data).sections.get(key, {})
+                after = resolve(operations, {key: before}, f"config patch on {self.where}").document
+                sections[key] = after.get(key, {}) if isinstance(after, dict) else {}
+            return to_data(data, sections, flags)
+
+        data = await self._source.save(mutate)
+        self.in_force = self.in_force.with_changes(sections, flags)
+        self.receive(data)
+
+    def _parse(self, data: Mapping[str, str] | None) -> ConfigDocument:
+        if data is None:
+            return empty_document()
+        document = parse(data, where=self.where, known=self._module_keys())
+        if document.warnings != self._warned:
+            self._warned = document.warnings
+            for warning in document.warnings:
+                log.warning("ConfigMap", reason=warning)
+        return document
+
+    def _commit(self, document: ConfigDocument) -> None:
+        self._store.commit(self._store.propose_configmap(document.sections, self._checked_keys()))
+        self.in_force = document
+
+    def _reject(self, error: AddonOperatorError) -> None:
+        if not isinstance(error, ConfigMapError):
+            error = ConfigMapError(f"{self.where}: {error}")
+        self.error = error
+        self._waiting = None
+        self._on_rejected(error)

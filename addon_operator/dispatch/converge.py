@@ -1,0 +1,189 @@
+"""One converge after the other: scan, beforeAll hooks, plan, modules, afterAll hooks.
+
+The task stays at the head of the main queue and goes from phase to phase; between them the tasks that it put before
+itself run. Source: contract.md 3.2, 3.9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+
+from addon_operator import jsondoc
+from addon_operator.dispatch.routing import global_values_changed, hook_tasks, plan_tasks
+from addon_operator.errors import AddonOperatorError
+from addon_operator.hooks.bindings import LifecycleKind
+from addon_operator.hooks.call import HookId
+from addon_operator.logs import get_logger
+from addon_operator.metrics import Metrics
+from addon_operator.modules.enablement import Enablement
+from addon_operator.modules.loader import ModuleLoader
+from addon_operator.modules.plan import Verdict, make_plan
+from addon_operator.modules.registry import ModuleRegistry
+from addon_operator.modules.runner import ModuleRunner
+from addon_operator.tasks.queue import TaskQueue
+from addon_operator.tasks.task import Again, Converge, ConvergePhase, Done, Outcome, Reason, Task
+from addon_operator.values.store import ValuesStore
+
+log = get_logger("converge")
+
+GlobalHooks = Callable[[LifecycleKind], Iterable[HookId]]
+
+
+@dataclasses.dataclass(slots=True)
+class Progress:
+    """How far converges have come since the operator started.
+
+    Attributes:
+        begun: the first one has begun.
+        first_done: set when the first one is over.
+        count: finished ones.
+        started_at: loop time at which the running one began; None if none runs.
+        activation: the reason of the first converge while it runs, else empty (the label of contract.md 2.15).
+    """
+
+    begun: bool = False
+    first_done: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+    count: int = 0
+    started_at: float | None = None
+
+    @property
+    def activation(self) -> str:
+        """The reason of tasks while the first converge runs; empty afterwards."""
+        return "" if self.first_done.is_set() else Reason.OPERATOR_STARTUP
+
+
+class ConvergeHandler:
+    """Takes a `Converge` task one phase further."""
+
+    def __init__(
+        self,
+        *,
+        queue: TaskQueue,
+        loader: ModuleLoader,
+        registry: ModuleRegistry,
+        store: ValuesStore,
+        enablement: Enablement,
+        runner: ModuleRunner,
+        global_hooks: GlobalHooks,
+        owned_releases: Callable[[], Iterable[str]],
+        ignored_release: str | None,
+        metrics: Metrics,
+    ) -> None:
+        self.progress = Progress()
+        self._queue = queue
+        self._loader = loader
+        self._registry = registry
+        self._store = store
+        self._enablement = enablement
+        self._runner = runner
+        self._global_hooks = global_hooks
+        self._owned_releases = owned_releases
+        self._ignored_release = ignored_release
+        self._metrics = metrics
+
+    async def __call__(self, task: Task, converge: Converge) -> Outcome:
+        """Does the work of one phase.
+
+        Raises:
+            AddonOperatorError: the phase has to be tried again; nothing was put into force.
+        """
+        match converge.phase:
+            case ConvergePhase.STANDBY:
+                return self._begin(task, converge)
+            case ConvergePhase.WAIT_BEFORE_ALL:
+                return await self._plan(task, converge)
+            case ConvergePhase.WAIT_DELETE_AND_RUN_MODULES:
+                return self._after_all(task, converge)
+            case ConvergePhase.WAIT_AFTER_ALL:
+                return self._end(task, converge)
+
+    def _begin(self, task: Task, converge: Converge) -> Outcome:
+        self._drop_followers(task)
+        self.progress.begun = True
+        self.progress.started_at = asyncio.get_running_loop().time()
+        self._rescan()
+        following = dataclasses.replace(converge, phase=ConvergePhase.WAIT_BEFORE_ALL)
+        return Again(following, head=self._hooks("beforeAll", task))
+
+    def _drop_followers(self, task: Task) -> None:
+        """Converges right behind this one ask for what it is about to do."""
+        followers = set()
+        for other in self._queue.tasks[1:]:
+            if not isinstance(other.payload, Converge):
+                break
+            followers.add(other.id)
+        self._queue.remove(lambda other: other.id in followers and other.id != task.id)
+
+    def _rescan(self) -> None:
+        if not self.progress.count and self._registry.modules:
+            return  # read a moment ago, at the start
+        try:
+            scan = self._loader.scan()
+        except AddonOperatorError as error:
+            self._metrics.discover_error()
+            log.error("module directories are not read again, the modules known so far stay", error=error)
+            return
+        known = {module.name for module in self._registry.modules}
+        found = {module.name for module in scan.modules}
+        for warning in scan.warnings:
+            log.warning("module directories", reason=warning)
+        if known != found:
+            log.info("modules on disk changed", added=sorted(found - known), removed=sorted(known - found))
+        self._store.replace_modules(scan.sections)
+        self._registry.replace_modules(scan.modules)
+
+    def _hooks(self, binding: LifecycleKind, task: Task) -> tuple[Task, ...]:
+        return hook_tasks(self._global_hooks(binding), binding, task.reason)
+
+    async def _plan(self, task: Task, converge: Converge) -> Outcome:
+        try:
+            verdicts = await self._enablement.evaluate_all()
+        except AddonOperatorError:
+            self._metrics.discover_error()
+            raise
+        self._report(verdicts)
+        self._registry.replace_verdicts(verdicts)
+        plan = make_plan(
+            self._registry.modules,
+            verdicts,
+            alive=self._registry.alive,
+            releases=tuple(self._owned_releases()),
+            ignored_release=self._ignored_release,
+        )
+        tasks = plan_tasks(plan, task.reason, crds_pending=self._runner.crds_pending(plan.crds))
+        following = dataclasses.replace(converge, phase=ConvergePhase.WAIT_DELETE_AND_RUN_MODULES)
+        return Again(following, head=tasks)
+
+    def _report(self, verdicts: Mapping[str, Verdict]) -> None:
+        for name, verdict in verdicts.items():
+            before = self._registry.verdict(name)
+            if before is None or before.enabled != verdict.enabled:
+                log.info("module enabled" if verdict.enabled else "module disabled", module=name, reason=verdict.reason)
+            self._metrics.module_state(name, enabled=verdict.enabled)
+
+    def _after_all(self, task: Task, converge: Converge) -> Outcome:
+        following = dataclasses.replace(
+            converge, phase=ConvergePhase.WAIT_AFTER_ALL, global_digest=self._global_digest()
+        )
+        return Again(following, head=self._hooks("afterAll", task))
+
+    def _end(self, task: Task, converge: Converge) -> Outcome:
+        self._finish(task)
+        if converge.global_digest == self._global_digest():
+            return Done()
+        return Done(tail=global_values_changed(Reason.AFTER_ALL_CHANGED_VALUES, self._queue.tasks[1:]).tail)
+
+    def _finish(self, task: Task) -> None:
+        now = asyncio.get_running_loop().time()
+        duration_s = now - (self.progress.started_at or now)
+        self.progress.started_at = None
+        self.progress.count += 1
+        self._metrics.converged(self.progress.activation, duration_s=duration_s)
+        enabled = self._registry.enabled
+        log.info("converge done", reason=task.reason, duration_s=duration_s, modules=len(enabled))
+        self.progress.first_done.set()
+
+    def _global_digest(self) -> str:
+        return jsondoc.digest([self._store.digest("global"), dict(self._store.enabled_patches)])

@@ -1,0 +1,226 @@
+"""A chart on disk: its digest, traits and CRDs, and the chart that is made up for a module without `Chart.yaml`.
+
+Reads files only; what a chart renders to is helm's business. Subcharts count, unpacked ones and archives alike.
+Source: contract.md 2.11, 2.12.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import tarfile
+from collections.abc import Collection, Iterator
+from pathlib import Path, PurePosixPath
+
+from addon_operator import jsondoc, yamldoc
+from addon_operator.errors import ModuleError
+from addon_operator.helm.traits import ChartTraits, scan_chart
+from addon_operator.jsondoc import JsonObject
+
+_YAML = frozenset({".yaml", ".yml"})
+_ARCHIVES = (".tgz", ".tar.gz")
+_LARGEST_FILE = 16 * 2**20
+_NEVER_EXPANDED = frozenset({"crds", "docs", "hooks", "images", "openapi"})
+_NOT_IN_SYNTHETIC = frozenset({"crds", "docs", "hooks", "images", "lib"})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Stamp:
+    mtime_ns: int
+    size: int
+    inode: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _File:
+    """A file of a chart; inside of an archive, `path` is below the archive's own."""
+
+    path: PurePosixPath
+    data: bytes
+
+    @property
+    def text(self) -> str:
+        return self.data.decode("utf-8", "replace")
+
+
+class ChartReader:
+    """Reads charts and remembers what has not changed since."""
+
+    def __init__(self) -> None:
+        self._digests: dict[Path, tuple[_Stamp, bytes]] = {}
+        self._traits: dict[Path, tuple[str, ChartTraits]] = {}
+
+    def digest(self, module_dir: Path) -> str:
+        """Answers whether a chart is the same: a digest over names and contents of all its files.
+
+        A file is read again only when its time, size or inode differ.
+
+        Raises:
+            ModuleError: a file cannot be read.
+        """
+        parts: list[bytes] = []
+        for name, path in _walk(module_dir):
+            parts += [name.encode("utf-8", "surrogateescape"), self._file_digest(path)]
+        return jsondoc.digest_bytes(*parts)
+
+    def traits(self, module_dir: Path, digest: str, values: JsonObject) -> ChartTraits:
+        """Answers what the chart's rendering depends on.
+
+        Args:
+            module_dir: the chart.
+            digest: its digest.
+            values: what helm will get; looked at if the chart expands templates in values.
+
+        Raises:
+            ModuleError: a file or an archive cannot be read.
+        """
+        known, traits = self._traits.get(module_dir, ("", ChartTraits()))
+        if known != digest:
+            traits = _scan(module_dir, None)
+            self._traits[module_dir] = (digest, traits)
+        given = jsondoc.dumps(values) if traits.expands else b""
+        return _scan(module_dir, given.decode()) if b"{{" in given else traits
+
+    def _file_digest(self, path: Path) -> bytes:
+        try:
+            status = path.stat()
+            stamp = _Stamp(status.st_mtime_ns, status.st_size, status.st_ino)
+            known = self._digests.get(path)
+            if known is None or known[0] != stamp:
+                known = stamp, hashlib.sha256(path.read_bytes()).digest()
+                self._digests[path] = known
+        except OSError as error:
+            raise ModuleError(f"{path}: {error.strerror}") from error
+        return known[1]
+
+
+def has_chart(module_dir: Path) -> bool:
+    """Answers whether there is something for helm to do: `Chart.yaml` or `templates/`."""
+    return (module_dir / "Chart.yaml").is_file() or (module_dir / "templates").is_dir()
+
+
+def prepare_chart(module_dir: Path, name: str, directory: Path) -> Path:
+    """Gives the directory that helm can take for the module's chart.
+
+    Args:
+        module_dir: the module.
+        name: of the module.
+        directory: an existing directory of this run; a module without `Chart.yaml` gets its chart made up there, of
+            links to its files.
+
+    Source: contract.md 2.12 (Chart-less).
+    """
+    if (module_dir / "Chart.yaml").is_file():
+        return module_dir
+    chart = directory / "chart"
+    chart.mkdir(mode=0o700)
+    (chart / "Chart.yaml").write_text(yamldoc.dump({"apiVersion": "v2", "name": name, "version": "0.2.0"}))
+    for entry in sorted(module_dir.iterdir()):
+        if entry.name not in _NOT_IN_SYNTHETIC:
+            (chart / entry.name).symlink_to(entry.absolute())
+    return chart
+
+
+def chart_size(chart: Path) -> int:
+    """Sums up the bytes of all files of a chart, which helm stores in every release."""
+    return sum(path.stat().st_size for _, path in _walk(chart))
+
+
+def crd_documents(module_dir: Path, prefixes: Collection[str]) -> Iterator[tuple[str, JsonObject]]:
+    """Yields file and content of each document in `crds/` of a chart and its subcharts, in order of file names.
+
+    Args:
+        module_dir: the chart, or a module without one.
+        prefixes: files whose names start with one of these are left out.
+
+    Raises:
+        ModuleError: a file cannot be read.
+        InputError: a file is not YAML; names file and line.
+
+    Source: contract.md 1.4 (`crds/`), users.md 16.
+    """
+    for file in _files(module_dir, "crds"):
+        if file.path.suffix in _YAML and not file.path.name.startswith(tuple(prefixes)):
+            where = f"{module_dir.name}/{file.path}"
+            for document in yamldoc.load_all(file.text, where):
+                if not isinstance(document, dict):
+                    raise ModuleError(f"{where}: a document is not a map")
+                yield where, document
+
+
+def _scan(module_dir: Path, values: str | None) -> ChartTraits:
+    templates = ((str(file.path), file.text) for file in _files(module_dir, "templates"))
+    return scan_chart(templates, _expandable(module_dir, values))
+
+
+def _expandable(module_dir: Path, values: str | None) -> Iterator[tuple[str, str]]:
+    """Yields what `tpl` may be given; read only if it is asked for."""
+    if values is not None:
+        yield "values", values
+    for name, path in _walk(module_dir):
+        parts = PurePosixPath(name).parts
+        if "templates" not in parts[:-1] and parts[0] not in _NEVER_EXPANDED and not name.endswith((".md", *_ARCHIVES)):
+            try:
+                yield name, path.read_text("utf-8", "replace")
+            except OSError as error:
+                raise ModuleError(f"{path}: {error.strerror}") from error
+
+
+def _files(module_dir: Path, folder: str) -> Iterator[_File]:
+    """Yields the files in a folder of a chart and its subcharts, in order of names."""
+    for name, path in _walk(module_dir):
+        place = PurePosixPath(name)
+        try:
+            if _in_folder(place, folder):
+                yield _File(place, path.read_bytes())
+            elif place.name.endswith(_ARCHIVES) and _chart_of(place.parts[:-1]) == ("charts",):
+                yield from _archived(path, place, folder)
+        except OSError as error:
+            raise ModuleError(f"{path}: {error.strerror}") from error
+
+
+def _chart_of(parts: tuple[str, ...]) -> tuple[str, ...]:
+    """Removes the leading `charts/NAME` pairs: what is left is a path inside of one chart."""
+    while len(parts) > 2 and parts[0] == "charts":
+        parts = parts[2:]
+    return parts
+
+
+def _in_folder(place: PurePosixPath, folder: str) -> bool:
+    inside = _chart_of(place.parts)
+    return len(inside) > 1 and inside[0] == folder
+
+
+def _archived(path: Path, place: PurePosixPath, folder: str) -> Iterator[_File]:
+    """Yields files of an archived subchart; its members start with the name of the chart."""
+    try:
+        with tarfile.open(path, "r:gz") as archive:
+            for member in sorted(archive.getmembers(), key=lambda member: member.name):
+                inside = PurePosixPath(*PurePosixPath(member.name).parts[1:])
+                if member.isfile() and member.size <= _LARGEST_FILE and _in_folder(inside, folder):
+                    data = archive.extractfile(member)
+                    assert data is not None
+                    yield _File(place / inside, data.read())
+    except (tarfile.TarError, EOFError) as error:
+        raise ModuleError(f"{path}: not a chart archive: {error}") from error
+
+
+def _walk(directory: Path) -> Iterator[tuple[str, Path]]:
+    """Yields all files below a directory with their relative names, sorted; links are followed, never in a circle."""
+    yield from _walk_into(directory, "", frozenset())
+
+
+def _walk_into(directory: Path, prefix: str, above: frozenset[str]) -> Iterator[tuple[str, Path]]:
+    real = os.path.realpath(directory)
+    if real in above:
+        return
+    try:
+        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+    except OSError as error:
+        raise ModuleError(f"{directory}: {error.strerror}") from error
+    for entry in entries:
+        if entry.is_dir():
+            yield from _walk_into(Path(entry.path), f"{prefix}{entry.name}/", above | {real})
+        elif entry.is_file():
+            yield f"{prefix}{entry.name}", Path(entry.path)

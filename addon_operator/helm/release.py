@@ -1,0 +1,234 @@
+"""What to do with a release: one pure function over what is known about it.
+
+Pure. Facts come from `storage.py` and `healing.py`; actions are carried out by `deploy.py`. Source: contract.md 3.8.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from addon_operator.helm.manifest import DIGEST_CHARS
+from addon_operator.helm.traits import ChartTraits
+from addon_operator.jsondoc import JsonValue, digest
+from addon_operator.kube.refs import ObjectKey
+
+FINGERPRINT_LABEL = "addon-operator/fingerprint"
+RENDERED_LABEL = "addon-operator/rendered"
+CHECKSUM_LABEL = "moduleChecksum"
+OBJECTS_ANNOTATION = "addon-operator/objects"
+
+PENDING = frozenset({"pending-install", "pending-upgrade", "pending-rollback"})
+_SHOWN_OBJECTS = 3
+_NOISE = re.compile(r"^(WARNING:|walk\.go:|[IWEF]\d{4} |\d{4}/\d\d/\d\d |level=(info|warning))")
+_PREFIX = re.compile(r"^(Error: )?((UPGRADE|INSTALLATION) FAILED: )?")
+# The API server quotes what it refuses, which may be a secret.
+_QUOTED = re.compile(r"((?:Invalid|Unsupported|Duplicate) value): (?:\"(?:\\.|[^\"\\])*\"|\{.*?\}|[^\s:]+)", re.DOTALL)
+_TOO_LARGE = ("Too long: may not be more than 1048576", "request is too large", "request entity too large")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReleaseFacts:
+    """What is known about one release.
+
+    Attributes:
+        name: its name.
+        revision: the newest one; 0 if there is no release.
+        status: of the newest revision, in helm's words; empty if there is no release.
+        deployed_revision: the newest revision with the status `deployed`.
+        fingerprint: what the newest revision was made from; empty if it is not ours.
+        rendered: digest of its rendering; empty if unknown.
+        recorded: this operator has noted the outcome of the newest revision. Helm carries labels over to revisions
+            that others make, this note it does not.
+        owned: it carries the operator's or the peer's mark.
+        objects: what it consists of; None if only the stored manifest tells.
+        absent: those that are not in the cluster.
+    """
+
+    name: str
+    revision: int = 0
+    status: str = ""
+    deployed_revision: int | None = None
+    fingerprint: str = ""
+    rendered: str = ""
+    recorded: bool = False
+    owned: bool = False
+    objects: tuple[ObjectKey, ...] | None = None
+    absent: tuple[ObjectKey, ...] = ()
+
+    @property
+    def exists(self) -> bool:
+        """Whether helm knows the release at all."""
+        return self.revision > 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Install:
+    """Make the release."""
+
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Upgrade:
+    """Make a new revision."""
+
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Skip:
+    """Leave the release alone."""
+
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MoveLabel:
+    """Note the new fingerprint on the release and leave it alone otherwise."""
+
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Render:
+    """Render the chart and decide again."""
+
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Recover:
+    """Bring the record into a state that helm can go on from, and decide again.
+
+    `drop-record` deletes the record of the newest revision; the objects stay, and the next upgrade takes them over.
+    `finish-uninstall` uninstalls once more.
+    """
+
+    kind: Literal["drop-record", "finish-uninstall"]
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Uninstall:
+    """Remove the release."""
+
+    reason: str
+
+
+HelmAction = Install | Upgrade | Skip | MoveLabel | Render | Recover | Uninstall
+
+
+def fingerprint(
+    *,
+    chart_digest: str,
+    values: JsonValue,
+    helm_version: str,
+    kube_version: str,
+    apis: str,
+    extra_labels: Iterable[tuple[str, str]],
+) -> str:
+    """Answers whether two helm runs have the same input; fits into a label.
+
+    Args:
+        chart_digest: of all files of the chart.
+        values: what helm gets.
+        helm_version: as helm tells it.
+        kube_version: as the API server tells it.
+        apis: what the chart asks the cluster about its APIs (`traits.api_answer`).
+        extra_labels: labels that are put on all objects.
+
+    Source: design.md 5.1.
+    """
+    labels: list[JsonValue] = [f"{name}={value}" for name, value in sorted(extra_labels)]
+    return digest([chart_digest, digest(values), helm_version, kube_version, apis, labels])[:DIGEST_CHARS]
+
+
+def decide(facts: ReleaseFacts, wanted: str, traits: ChartTraits, rendered: str | None) -> HelmAction:
+    """Answers what brings a release up to date.
+
+    Args:
+        facts: what is known about the release.
+        wanted: the fingerprint that it should have.
+        traits: of its chart.
+        rendered: digest of the chart's rendering; None if it was not rendered.
+
+    Source: contract.md 3.8; issue part 4.
+    """
+    status = facts.status
+    if not facts.exists:
+        return Install("there is no release yet")
+    if status in PENDING:
+        return Recover("drop-record", f"revision {facts.revision} is {status}: helm was interrupted")
+    if status == "uninstalling":
+        return Recover("finish-uninstall", f"revision {facts.revision} is uninstalling: helm was interrupted")
+    if status == "uninstalled":
+        return Install("the release was uninstalled, its history was kept")
+    if status == "deployed":
+        return _decide_deployed(facts, wanted, traits, rendered)
+    if status in {"failed", "superseded"} or facts.deployed_revision is not None:
+        return Upgrade(f"revision {facts.revision} is {status}")
+    return Recover("drop-record", f"revision {facts.revision} is {status or 'of unknown status'} and none is deployed")
+
+
+def decide_removal(facts: ReleaseFacts, reason: str) -> Uninstall | Skip:
+    """Answers whether a release that nobody wants has to be uninstalled; helm can do that in every status."""
+    return Uninstall(reason) if facts.exists else Skip("there is no release")
+
+
+def owned(labels: Mapping[str, str]) -> bool:
+    """Answers whether a release carries the operator's or the peer's mark; only such a one is ever purged."""
+    return FINGERPRINT_LABEL in labels or CHECKSUM_LABEL in labels
+
+
+def to_purge(releases: Iterable[ReleaseFacts], modules: Iterable[str], ignored: str | None) -> tuple[str, ...]:
+    """Lists the releases of ours that have no module, in reverse order of names.
+
+    Args:
+        releases: all releases of the operator's namespace.
+        modules: names of modules whose releases are not to be purged.
+        ignored: HELM_IGNORE_RELEASE: a release that is never purged.
+
+    Source: contract.md 3.4, 3.9, 5.2 (4, 5), 5.4 (16).
+    """
+    kept = {*modules, *([ignored] if ignored else [])}
+    return tuple(sorted((facts.name for facts in releases if facts.owned and facts.name not in kept), reverse=True))
+
+
+def explain(stderr: str) -> str:
+    """Gives what helm complains about, without warnings, prefixes and quoted values."""
+    lines = [line for line in stderr.splitlines() if line.strip() and not _NOISE.match(line)]
+    first = next((at for at, line in enumerate(lines) if line.startswith("Error:")), 0)
+    text = _QUOTED.sub(r"\1", "\n".join(lines[first:]))
+    return _PREFIX.sub("", text).strip() or "no error message"
+
+
+def is_too_large(stderr: str) -> bool:
+    """Answers whether the API server refused the record of the release for its size."""
+    return any(sign in stderr for sign in _TOO_LARGE)
+
+
+def _decide_deployed(facts: ReleaseFacts, wanted: str, traits: ChartTraits, rendered: str | None) -> HelmAction:
+    if facts.absent:
+        return Upgrade(f"absent in the cluster: {_some(facts.absent)}")
+    if not facts.recorded:
+        return Upgrade(f"revision {facts.revision} was made by somebody else, or the operator was interrupted")
+    same_input = facts.fingerprint == wanted
+    if same_input and not traits.varies:
+        return Skip("nothing changed")
+    if rendered is None:
+        return Render(_why_render(traits) if same_input else "chart, values or versions changed")
+    if rendered != facts.rendered:
+        return Upgrade("the rendered manifest changed" + (f" ({_why_render(traits)})" if same_input else ""))
+    return Skip("the rendered manifest did not change") if same_input else MoveLabel("the manifest did not change")
+
+
+def _why_render(traits: ChartTraits) -> str:
+    return f"the chart draws anew: {traits.draws[0]}" if traits.draws else "the chart reads the cluster"
+
+
+def _some(keys: tuple[ObjectKey, ...]) -> str:
+    shown = ", ".join(str(key) for key in keys[:_SHOWN_OBJECTS])
+    return shown if len(keys) <= _SHOWN_OBJECTS else f"{shown} and {len(keys) - _SHOWN_OBJECTS} more"

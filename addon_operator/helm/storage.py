@@ -1,0 +1,331 @@
+"""What helm has stored: the release Secrets of one namespace, listed and watched as metadata only.
+
+Facts come from memory; the API server is asked only to change a record or to read a manifest that nobody has noted.
+Not helm: making and removing releases is `client.py`. Source: design.md 5.1, contract.md 2.12.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import dataclasses
+import re
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from addon_operator import jsondoc
+from addon_operator.errors import HelmError, KubeError
+from addon_operator.helm import manifest
+from addon_operator.helm.release import (
+    CHECKSUM_LABEL,
+    FINGERPRINT_LABEL,
+    OBJECTS_ANNOTATION,
+    PENDING,
+    RENDERED_LABEL,
+    ReleaseFacts,
+    owned,
+)
+from addon_operator.jsondoc import JsonObject, JsonValue
+from addon_operator.kube.client import KubeClient
+from addon_operator.kube.informer import Event, Informer
+from addon_operator.kube.refs import SECRETS, ObjectKey, metadata_of
+from addon_operator.logs import get_logger
+
+SEEN_WITHIN_S: Final = 30.0
+_LARGEST_NOTE: Final = 200_000
+_UNLISTED: Final = "unlisted"
+_GZIP_MAGIC: Final = b"\x1f\x8b\x08"
+_LARGEST_PAYLOAD: Final = 256 * 2**20
+_SECRET_NAME = re.compile(r"sh\.helm\.release\.v1\.(.+)\.v([1-9]\d*)")
+_METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+
+_log = get_logger("helm")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Record:
+    """One revision as its Secret's metadata shows it; `objects` None means that they are not noted."""
+
+    status: str
+    fingerprint: str
+    rendered: str
+    owned: bool
+    recorded: bool
+    objects: tuple[ObjectKey, ...] | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StoredRelease:
+    """What the payload of a release Secret holds, as far as it matters here.
+
+    Attributes:
+        manifest: the objects, after post-rendering.
+        hooks: template and text of each Helm hook.
+    """
+
+    manifest: str
+    hooks: tuple[tuple[str, str], ...]
+
+
+class ReleaseStorage:
+    """The releases of one namespace."""
+
+    def __init__(
+        self, client: KubeClient, namespace: str, *, on_change: Callable[[str], None] = lambda _name: None
+    ) -> None:
+        """Prepares the watch; `run` does the work.
+
+        Args:
+            client: the API server.
+            namespace: of the releases.
+            on_change: told the name of a release whenever one of its records changes, whoever changed it.
+        """
+        self._client = client
+        self._namespace = namespace
+        self._on_change = on_change
+        self._records: dict[str, dict[int, _Record]] = {}
+        self._changed = asyncio.Event()
+        self._informer = Informer(
+            client,
+            SECRETS,
+            namespace=namespace,
+            label_selector="owner=helm",
+            field_selector="type=helm.sh/release.v1",
+            metadata_only=True,
+            handler=self._take,
+        )
+
+    async def run(self) -> None:
+        """Watches until it is cancelled."""
+        await self._informer.run()
+
+    async def wait_synced(self, timeout_s: float) -> None:
+        """Waits until all releases are known.
+
+        Raises:
+            KubeError: not in time.
+        """
+        await self._informer.wait_synced(timeout_s)
+
+    def facts(self, name: str) -> ReleaseFacts:
+        """Answers what is known about a release; absent objects are not known here."""
+        records = self._records.get(name)
+        if not records:
+            return ReleaseFacts(name)
+        newest = max(records)
+        record = records[newest]
+        return ReleaseFacts(
+            name=name,
+            revision=newest,
+            status=record.status,
+            deployed_revision=max((at for at, one in records.items() if one.status == "deployed"), default=None),
+            fingerprint=record.fingerprint,
+            rendered=record.rendered,
+            recorded=record.recorded,
+            owned=record.owned,
+            objects=record.objects,
+        )
+
+    def releases(self) -> tuple[ReleaseFacts, ...]:
+        """Lists all releases of the namespace, sorted by name."""
+        return tuple(self.facts(name) for name in sorted(self._records))
+
+    async def wait_for(self, name: str, revision: int, *, timeout_s: float = SEEN_WITHIN_S) -> None:
+        """Waits until the watch has shown a revision, and shows it finished.
+
+        Raises:
+            KubeError: not in time.
+        """
+        await self._until(lambda: self._finished(name, revision), f"release {name}, revision {revision}", timeout_s)
+
+    async def wait_gone(self, name: str, *, timeout_s: float = SEEN_WITHIN_S) -> None:
+        """Waits until the watch has shown that a release is gone.
+
+        Raises:
+            KubeError: not in time.
+        """
+        await self._until(lambda: name not in self._records, f"end of release {name}", timeout_s)
+
+    async def record(
+        self, name: str, revision: int, *, rendered: str, checksum: str, objects: Iterable[ObjectKey]
+    ) -> None:
+        """Notes the outcome of an upgrade on its record, in one request, and waits until the watch shows it.
+
+        Args:
+            name: the release.
+            revision: the one that helm has just made.
+            rendered: digest of what was rendered.
+            checksum: MD5 of the manifest.
+            objects: what the release consists of. A list above 200 kB is left out; `objects` reads the manifest then.
+
+        Raises:
+            KubeError: refused, or not seen in time.
+        """
+        note = manifest.pack(objects)
+        annotations: JsonObject = {OBJECTS_ANNOTATION: note if len(note) <= _LARGEST_NOTE else _UNLISTED}
+        labels: JsonObject = {RENDERED_LABEL: rendered, CHECKSUM_LABEL: checksum}
+        await self._patch(name, revision, {"labels": labels, "annotations": annotations})
+        await self._until(lambda: self._is_recorded(name, revision, rendered), f"note on release {name}")
+
+    async def move_label(self, name: str, revision: int, fingerprint: str) -> None:
+        """Notes a new fingerprint on a record and waits until the watch shows it.
+
+        Raises:
+            KubeError: refused, or not seen in time.
+        """
+        await self._patch(name, revision, {"labels": {FINGERPRINT_LABEL: fingerprint}})
+        await self._until(lambda: self.facts(name).fingerprint == fingerprint, f"label of release {name}")
+
+    async def delete_record(self, name: str, revision: int) -> None:
+        """Deletes the record of an interrupted helm run; objects stay.
+
+        What the interrupted run has changed already is unknown, so the revision that becomes the newest loses its note
+        first: whatever happens in between, the next decision is an upgrade.
+
+        Raises:
+            KubeError: refused, or not seen in time.
+        """
+        before = max((at for at in self._records.get(name, {}) if at < revision), default=None)
+        if before is not None:
+            await self._patch(name, before, {"annotations": {OBJECTS_ANNOTATION: None}})
+            await self._until(lambda: not self._is_noted(name, before), f"note on release {name}")
+        try:
+            await self._client.request("DELETE", self._path(name, revision))
+        except KubeError as error:
+            if error.status != 404:
+                raise
+        await self._until(
+            lambda: revision not in self._records.get(name, {}), f"end of release {name}, revision {revision}"
+        )
+
+    async def objects(self, name: str) -> tuple[ObjectKey, ...]:
+        """Lists what the newest revision consists of, reading the stored manifest only if nobody has noted it.
+
+        Raises:
+            KubeError: refused.
+            HelmError: the payload cannot be read.
+        """
+        facts = self.facts(name)
+        if facts.objects is not None or not facts.exists:
+            return facts.objects or ()
+        stored = await self.read(name, facts.revision)
+        return tuple(one.key for one in manifest.objects(manifest.documents(stored.manifest)) if one.lasting)
+
+    async def read(self, name: str, revision: int) -> StoredRelease:
+        """Reads the payload of one revision.
+
+        Raises:
+            KubeError: refused, or there is none.
+            HelmError: it is not a helm release.
+        """
+        secret = jsondoc.loads(await self._client.request("GET", self._path(name, revision)))
+        data = secret.get("data") if isinstance(secret, dict) else None
+        try:
+            return decode(str((data if isinstance(data, dict) else {}).get("release") or ""))
+        except (ValueError, zlib.error, binascii.Error) as error:
+            raise HelmError(f"release {name}, revision {revision}: the stored release cannot be read") from error
+
+    async def _patch(self, name: str, revision: int, metadata: JsonObject) -> None:
+        await self._client.request(
+            "PATCH",
+            self._path(name, revision),
+            body=jsondoc.dumps({"metadata": metadata}),
+            content_type="application/merge-patch+json",
+            accept=_METADATA_ONLY,
+        )
+
+    def _path(self, name: str, revision: int) -> str:
+        return SECRETS.path(self._namespace, f"sh.helm.release.v1.{name}.v{revision}")
+
+    def _finished(self, name: str, revision: int) -> bool:
+        record = self._records.get(name, {}).get(revision)
+        return record is not None and record.status not in PENDING
+
+    def _is_noted(self, name: str, revision: int) -> bool:
+        record = self._records.get(name, {}).get(revision)
+        return record is not None and record.recorded
+
+    def _is_recorded(self, name: str, revision: int, rendered: str) -> bool:
+        record = self._records.get(name, {}).get(revision)
+        return record is not None and record.recorded and record.rendered == rendered
+
+    async def _until(self, holds: Callable[[], bool], what: str, timeout_s: float = SEEN_WITHIN_S) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not holds():
+                    await self._changed.wait()
+        except TimeoutError as error:
+            message = f"the watch of release Secrets has not shown the {what} within {timeout_s:g} s"
+            raise KubeError(message, status=0, reason="Timeout") from error
+
+    def _take(self, event: Event) -> None:
+        metadata = metadata_of(event.object)
+        found = _SECRET_NAME.fullmatch(str(metadata.get("name") or ""))
+        if found is None:
+            return
+        name, revision = found[1], int(found[2])
+        records = self._records.setdefault(name, {})
+        if event.kind == "DELETED":
+            records.pop(revision, None)
+        else:
+            records[revision] = _record(name, metadata)
+        if not records:
+            del self._records[name]
+        self._changed.set()
+        self._changed = asyncio.Event()
+        self._on_change(name)
+
+
+def decode(payload: str) -> StoredRelease:
+    """Reads the payload of a release Secret as the API server gives it: base64 of base64 of gzip of JSON.
+
+    Raises:
+        ValueError, binascii.Error, zlib.error: it is something else.
+    """
+    packed = base64.b64decode(base64.b64decode(payload, validate=True), validate=True)
+    text = _unzip(packed) if packed.startswith(_GZIP_MAGIC) else packed
+    release = jsondoc.loads(text)
+    if not isinstance(release, dict) or not isinstance(release.get("manifest", ""), str):
+        raise ValueError("not a release")  # noqa: TRY004 -- bad data, not a bad call
+    return StoredRelease(str(release.get("manifest") or ""), hooks_of(release))
+
+
+def hooks_of(release: Mapping[str, JsonValue]) -> tuple[tuple[str, str], ...]:
+    """Gives template and text of each hook of a release document."""
+    hooks = release.get("hooks")
+    found = (hook for hook in (hooks if isinstance(hooks, list) else []) if isinstance(hook, dict))
+    return tuple((str(hook.get("path") or ""), str(hook.get("manifest") or "")) for hook in found)
+
+
+def _unzip(packed: bytes) -> bytes:
+    unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    data = unpacker.decompress(packed, _LARGEST_PAYLOAD)
+    if unpacker.unconsumed_tail:
+        raise ValueError(f"more than {_LARGEST_PAYLOAD} bytes")
+    return data
+
+
+def _record(name: str, metadata: JsonObject) -> _Record:
+    labels, annotations = _texts(metadata.get("labels")), _texts(metadata.get("annotations"))
+    note = annotations.get(OBJECTS_ANNOTATION)
+    objects: tuple[ObjectKey, ...] | None = None
+    if note is not None and note != _UNLISTED:
+        try:
+            objects = manifest.unpack(note)
+        except ValueError as error:
+            _log.warning("the note on a release was changed by somebody", release=name, reason=str(error))
+            note = None
+    return _Record(
+        status=labels.get("status", ""),
+        fingerprint=labels.get(FINGERPRINT_LABEL, ""),
+        rendered=labels.get(RENDERED_LABEL, ""),
+        owned=owned(labels),
+        recorded=note is not None,
+        objects=objects,
+    )
+
+
+def _texts(value: JsonValue) -> dict[str, str]:
+    return {name: str(text) for name, text in value.items()} if isinstance(value, dict) else {}

@@ -1,0 +1,99 @@
+"""What one run of a hook is asked, and what it answers.
+
+Pure. Made by the dispatcher, carried out by the engine; transports and codecs see nothing else of the operator.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from addon_operator.jsondoc import JsonObject, JsonValue
+from addon_operator.values.patches import Operation
+
+if TYPE_CHECKING:  # the shape of an Exit is needed here, not the machinery beside it
+    from addon_operator.process import Exit
+
+Scope: TypeAlias = Literal["global", "module"]
+
+
+@functools.total_ordering
+@dataclass(frozen=True, slots=True)
+class HookId:
+    """Which hook; global ones come first in order, then module by module.
+
+    Attributes:
+        module: the module's name (kebab case); None for a global hook.
+        name: such as `hooks/sub/x.sh` (contract.md 2.1); unique only together with the module.
+    """
+
+    module: str | None
+    name: str
+
+    def __str__(self) -> str:
+        return f"global hook {self.name}" if self.module is None else f"hook {self.name} of module {self.module}"
+
+    def __lt__(self, other: HookId) -> bool:
+        return (self.module or "", self.name) < (other.module or "", other.name)
+
+
+@dataclass(frozen=True, slots=True)
+class HookCall:
+    """One run of a hook.
+
+    Attributes:
+        hook: which one.
+        path: its executable file.
+        contexts: the binding contexts, in order of their events (contract.md 2.3).
+        values: the document of `VALUES_PATH`, complete.
+        config_values: the document of `CONFIG_VALUES_PATH`, complete.
+        timeout_s: how long it may run.
+        binding: the binding's name, for the log.
+        queue: the task queue it runs in, for the log.
+        event_id: the event that led to it, for the log.
+    """
+
+    hook: HookId
+    path: Path
+    contexts: tuple[JsonObject, ...] = field(repr=False)
+    values: JsonValue = field(repr=False)
+    config_values: JsonValue = field(repr=False)
+    timeout_s: float
+    binding: str = ""
+    queue: str = ""
+    event_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What a hook asks for, decoded as far as this layer understands it.
+
+    Attributes:
+        values_patch: operations on the values in memory, as written by the hook: owners are not checked here.
+        config_patch: operations on the ConfigMap's section.
+        metrics: content of `METRICS_PATH` (contract.md 2.5).
+        object_patch: content of `KUBERNETES_PATCH_PATH` (contract.md 2.6).
+    """
+
+    values_patch: tuple[Operation, ...] = ()
+    config_patch: tuple[Operation, ...] = ()
+    metrics: bytes = field(default=b"", repr=False)
+    object_patch: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class HookResult:
+    """A run that succeeded."""
+
+    effects: Effects
+    exit: Exit
+
+
+@dataclass(frozen=True, slots=True)
+class EnabledAnswer:
+    """What an `enabled` script says, with its reason (may be empty)."""
+
+    enabled: bool
+    reason: str

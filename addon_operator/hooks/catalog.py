@@ -1,0 +1,178 @@
+"""Finds the hooks of a directory, asks each for its configuration, and indexes them by binding (contract.md 2.1).
+
+Called at the start for the global hooks and at the start of each module run for the module's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from addon_operator.errors import HookConfigError
+from addon_operator.hooks.bindings import HookConfig, LifecycleKind
+from addon_operator.hooks.call import HookId
+from addon_operator.hooks.engine import HookEngine
+
+# `venv` holds the interpreter of Python hooks: contract.md 1.1.
+_SKIPPED_DIRECTORIES: Final = frozenset({"lib", "venv"})
+_SKIPPED_SUFFIXES: Final = frozenset({".yaml", ".json", ".md", ".txt"})
+
+
+@dataclass(frozen=True, slots=True)
+class HookFile:
+    """An executable that is a hook by its place and name."""
+
+    path: Path
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """A hook that said what it wants."""
+
+    id: HookId
+    path: Path
+    config: HookConfig
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedHooks:
+    """All hooks of one scope.
+
+    Attributes:
+        hooks: sorted by path.
+        warnings: files that look like hooks and are none, one line each.
+    """
+
+    hooks: tuple[Hook, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def bound_to(self, kind: LifecycleKind) -> tuple[Hook, ...]:
+        """Answers the hooks with a lifecycle binding, by order, then by path."""
+        found = [(order, hook) for hook in self.hooks if (order := hook.config.order(kind)) is not None]
+        return tuple(hook for _, hook in sorted(found, key=lambda pair: (pair[0], str(pair[1].path))))
+
+
+def global_root(directory: Path) -> Path:
+    """Answers where global hooks are: in `hooks` below the directory if that exists, else in the directory itself."""
+    below = directory / "hooks"
+    return below if below.is_dir() else directory
+
+
+def hook_name(path: Path, root: Path) -> str:
+    """Answers a hook's name: from the first `hooks` directory on, else relative to the root it was found in."""
+    _, found, rest = str(path).partition("/hooks/")
+    return f"hooks/{rest}" if found else str(path.relative_to(root))
+
+
+def find_hooks(root: Path) -> tuple[tuple[HookFile, ...], tuple[str, ...]]:
+    """Finds hook files, sorted by path, and warnings about files that are not executable.
+
+    A root that does not exist holds no hooks. Hidden names, directories `lib` and `venv`, documents (.yaml, .json, .md,
+    .txt) and symbolic links are passed over.
+
+    Raises:
+        HookConfigError: a directory cannot be read.
+    """
+    hooks: list[HookFile] = []
+    warnings: list[str] = []
+    try:
+        found = sorted((str(path), path, path.lstat().st_mode) for path in _files(root)) if root.is_dir() else []
+    except OSError as error:
+        raise HookConfigError(f"{error.filename}: hooks cannot be searched: {error.strerror}") from error
+    for _, path, mode in found:
+        if stat.S_ISLNK(mode):
+            warnings.append(f"{path}: a symbolic link, not taken for a hook")
+        elif not mode & 0o111:
+            warnings.append(f"{path}: not executable, not taken for a hook")
+        else:
+            hooks.append(HookFile(path, hook_name(path, root)))
+    return tuple(hooks), tuple(warnings)
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            path = Path(entry.path)
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name not in _SKIPPED_DIRECTORIES:
+                    yield from _files(path)
+            elif _may_be_hook(entry) and path.suffix not in _SKIPPED_SUFFIXES:
+                yield path
+
+
+def _may_be_hook(entry: os.DirEntry[str]) -> bool:
+    return entry.is_file(follow_symlinks=False) or (entry.is_symlink() and entry.is_file())
+
+
+class HookCatalog:
+    """Loads hooks; remembers the configuration of each file until the file changes."""
+
+    def __init__(self, engine: HookEngine, *, parallelism: int | None = None) -> None:
+        """Prepares; reads nothing.
+
+        Args:
+            engine: runs `--config`.
+            parallelism: how many at once over all scopes; as many as there are processors unless told.
+        """
+        self._engine = engine
+        self._slots = asyncio.Semaphore(parallelism or len(os.sched_getaffinity(0)))
+        self._known: dict[HookFile, tuple[_Stamp, HookConfig]] = {}
+
+    async def load(self, root: Path, *, module: str | None) -> LoadedHooks:
+        """Finds the hooks below a directory and asks them for their configuration, several at once.
+
+        Args:
+            root: `<module>/hooks`, or `global_root(...)`.
+            module: whose they are; None for global hooks.
+
+        Raises:
+            HookConfigError: all that is wrong with all of them.
+        """
+        found, warnings = find_hooks(root)
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self._load(file, HookId(module, file.name)), name=f"--config of {file.path}")
+                for file in found
+            ]
+        results = [task.result() for task in tasks]
+        errors = [str(result) for result in results if isinstance(result, HookConfigError)]
+        if errors:
+            raise HookConfigError("\n".join(errors))
+        return LoadedHooks(tuple(result for result in results if isinstance(result, Hook)), warnings)
+
+    async def _load(self, file: HookFile, hook: HookId) -> Hook | HookConfigError:
+        async with self._slots:
+            try:
+                config = await self._config(file, hook)
+            except HookConfigError as error:
+                return error
+            except OSError as error:
+                return HookConfigError(f"{hook}: {file.path}: {error.strerror}")
+        if unserved := config.unserved():
+            return HookConfigError(f"{hook}: not served by this version of the operator: {', '.join(unserved)}")
+        return Hook(hook, file.path, config)
+
+    async def _config(self, file: HookFile, hook: HookId) -> HookConfig:
+        stamp = _stamp(file.path)
+        known = self._known.get(file)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        config = await self._engine.configure(file.path, hook, "global" if hook.module is None else "module")
+        self._known[file] = (stamp, config)
+        return config
+
+
+_Stamp = tuple[int, int, int]
+
+
+def _stamp(path: Path) -> _Stamp:
+    found = path.stat()
+    return (found.st_mtime_ns, found.st_size, found.st_mode)

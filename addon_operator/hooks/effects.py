@@ -1,0 +1,172 @@
+"""Runs a hook and carries out what it asked for, in one fixed order; the only place that writes what hooks ask for.
+
+decode everything -> check values patch and config patch against the schemas -> metrics -> object operations -> save the
+config patch -> commit the values patch. Whatever fails before the first write leaves nothing half-applied.
+Source: design.md 4, contract.md 2.4.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Protocol
+
+from addon_operator import metric_ops
+from addon_operator.errors import AddonOperatorError, BadReply, HookError, InputError
+from addon_operator.hooks.bindings import LifecycleKind
+from addon_operator.hooks.call import Effects, HookCall, HookId, HookResult
+from addon_operator.hooks.catalog import Hook
+from addon_operator.hooks.context import lifecycle
+from addon_operator.hooks.engine import HookEngine
+from addon_operator.kube import patch_ops
+from addon_operator.kube.patch_ops import ObjectOperation
+from addon_operator.kube.patcher import ObjectPatcher
+from addon_operator.logs import get_logger
+from addon_operator.metric_ops import MetricOperation
+from addon_operator.metrics import HookLabels, Metrics, RunOutcome
+from addon_operator.values.layers import section_key
+from addon_operator.values import patches
+from addon_operator.values.patches import Operation
+from addon_operator.values.store import Proposal, StaleProposal, ValuesStore
+
+log = get_logger("hook")
+
+
+class ConfigWriter(Protocol):
+    """Where config patches are kept (the ConfigMap)."""
+
+    async def save(self, key: str, operations: Sequence[Operation], flags: Mapping[str, bool | None]) -> None:
+        """Applies operations to a section and stores enable flags, at once."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Run:
+    """Why a hook is run.
+
+    Attributes:
+        binding: which of its bindings.
+        queue: where the task waited.
+        activation: the reason of the task during the first converge, else empty.
+    """
+
+    binding: LifecycleKind
+    queue: str
+    activation: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Decoded:
+    metrics: tuple[MetricOperation, ...]
+    objects: tuple[ObjectOperation, ...]
+
+
+class HookRuns:
+    """Runs hooks with the values of now and applies their effects."""
+
+    def __init__(
+        self,
+        *,
+        engine: HookEngine,
+        store: ValuesStore,
+        config: ConfigWriter,
+        patcher: ObjectPatcher,
+        metrics: Metrics,
+        enabled_modules: Callable[[], Sequence[str]],
+        timeout_s: float,
+    ) -> None:
+        self._engine = engine
+        self._store = store
+        self._config = config
+        self._patcher = patcher
+        self._metrics = metrics
+        self._enabled_modules = enabled_modules
+        self._timeout_s = timeout_s
+
+    async def run(self, hook: Hook, run: Run) -> None:
+        """Runs a hook once.
+
+        Raises:
+            HookError: the hook failed, left something unusable, its patches break the schemas, or what it asked for
+                could not be written; the message names the hook.
+        """
+        key = "global" if hook.id.module is None else section_key(hook.id.module)
+        try:
+            result = await self._engine.run(self._call(hook, run, key))
+            await self._apply(hook.id, key, result.effects)
+        except AddonOperatorError as error:
+            self._count(hook.id, run, None, "error")
+            if isinstance(error, HookError):
+                raise  # names the hook already
+            raise HookError(f"{hook.id}: {error}", retry_after_s=error.retry_after_s) from error
+        self._count(hook.id, run, result, "success")
+
+    def _call(self, hook: Hook, run: Run, key: str) -> HookCall:
+        enabled = () if hook.id.module is None else tuple(self._enabled_modules())
+        return HookCall(
+            hook=hook.id,
+            path=hook.path,
+            contexts=(lifecycle(hook.config, run.binding),),
+            values=self._store.hook_values(key, enabled),
+            config_values=self._store.hook_config_values(key),
+            timeout_s=hook.config.settings.timeout_s or self._timeout_s,
+            binding=run.binding,
+            queue=run.queue,
+        )
+
+    async def _apply(self, hook: HookId, key: str, effects: Effects) -> None:
+        decoded = self._decode(hook, effects)
+        proposal = self._propose(hook, key, effects)
+        self._metrics.hooks.apply(decoded.metrics, module=hook.module, hook=hook.name)
+        if decoded.objects:
+            await self._patcher.apply(decoded.objects)
+        if proposal is None:
+            return
+        if proposal.config_section is not None or proposal.config_flags:
+            owned = patches.split(effects.config_patch, key, str(hook))
+            await self._config.save(key, owned.section, proposal.config_flags)
+        self._commit(hook, key, effects, proposal)
+        if proposal.changed:
+            log.debug("values changed", hook=hook.name, module=hook.module, scope=sorted(proposal.changed))
+
+    def _decode(self, hook: HookId, effects: Effects) -> _Decoded:
+        try:
+            metrics = metric_ops.parse(effects.metrics, "METRICS_PATH")
+            self._metrics.hooks.check(metrics, module=hook.module, hook=hook.name)
+            return _Decoded(metrics, patch_ops.parse(effects.object_patch, "KUBERNETES_PATCH_PATH"))
+        except InputError as error:
+            raise BadReply(f"{hook}: {error}") from error
+
+    def _propose(self, hook: HookId, key: str, effects: Effects) -> Proposal | None:
+        if not effects.values_patch and not effects.config_patch:
+            return None
+        return self._store.propose_hook(
+            key,
+            values_ops=effects.values_patch,
+            config_ops=effects.config_patch,
+            hook=str(hook),
+            at=datetime.now(UTC),
+        )
+
+    def _commit(self, hook: HookId, key: str, effects: Effects, proposal: Proposal) -> None:
+        """Commits; if the section changed while the ConfigMap was written, checks again on top of that."""
+        try:
+            self._store.commit(proposal)
+        except StaleProposal:
+            saved = proposal.config_section is not None and self._store.config(key) == proposal.config_section
+            rest = dataclasses.replace(effects, config_patch=()) if saved else effects
+            fresh = self._propose(hook, key, rest)
+            if fresh is not None:
+                self._store.commit(fresh)
+
+    def _count(self, hook: HookId, run: Run, result: HookResult | None, outcome: RunOutcome) -> None:
+        labels = HookLabels(hook.module, hook.name, run.binding, run.queue, run.activation)
+        ended = result.exit if result else None
+        self._metrics.hook_run(
+            labels,
+            outcome,
+            duration_s=ended.duration_s if ended else 0.0,
+            user_cpu_s=ended.user_cpu_s if ended else 0.0,
+            sys_cpu_s=ended.sys_cpu_s if ended else 0.0,
+            max_rss_bytes=ended.max_rss_bytes if ended else 0,
+        )

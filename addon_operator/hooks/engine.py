@@ -1,0 +1,166 @@
+"""Runs one attempt of a hook: files, process, deadline, log, answer. Carrying out the answer is for others (effects).
+
+Called with one HookCall for each task, by the loader of hooks (`configure`) and by the module plan (`enabled`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from addon_operator.errors import HookConfigError, HookError, HookFailed, HookTimedOut, HookUnreachable
+from addon_operator.hooks import bindings, files, transport_local
+from addon_operator.hooks.bindings import HookConfig
+from addon_operator.hooks.call import EnabledAnswer, HookCall, HookId, HookResult, Scope
+from addon_operator.hooks.files import Workspace
+from addon_operator.hooks.output import HookOutput
+from addon_operator.jsondoc import JsonValue
+from addon_operator.logs import get_logger
+from addon_operator.process import Exit
+
+_STDERR_CHARS: Final = 2000
+
+_log = get_logger("hook")
+
+
+class HookEngine:
+    """The one way to run hooks."""
+
+    def __init__(
+        self,
+        *,
+        tmp_dir: Path,
+        environment: Mapping[str, str],
+        keep_files: bool,
+        kill_grace_s: float,
+        config_timeout_s: float,
+        enabled_timeout_s: float,
+        proxy_json: bool,
+    ) -> None:
+        """Prepares; starts nothing.
+
+        Args:
+            tmp_dir: where the files of a run go.
+            environment: of the operator; each hook gets all of it.
+            keep_files: whether the files stay after a run, for debugging.
+            kill_grace_s: from SIGTERM to SIGKILL.
+            config_timeout_s: how long `--config` may take.
+            enabled_timeout_s: how long an `enabled` script may take.
+            proxy_json: whether JSON lines of hooks are passed on as they are.
+        """
+        self._tmp_dir = tmp_dir
+        self._environment = dict(environment)
+        self._keep_files = keep_files
+        self._grace_s = kill_grace_s
+        self._config_timeout_s = config_timeout_s
+        self._enabled_timeout_s = enabled_timeout_s
+        self._proxy_json = proxy_json
+
+    async def run(self, call: HookCall) -> HookResult:
+        """Runs a hook to its end.
+
+        Raises:
+            HookFailed: exit code not 0; the message holds the end of its stderr.
+            HookTimedOut: it was ended after `call.timeout_s`.
+            BadReply: a result file cannot be used.
+            HookUnreachable: it could not be started.
+        """
+        fields = {"binding": call.binding, "queue": call.queue, "event_id": call.event_id}
+        async with self._workspace(call.hook, files.hook_input(call)) as workspace:
+            ended = await self._execute(call.path, call.hook, workspace, timeout_s=call.timeout_s, fields=fields)
+            return HookResult(workspace.effects(), ended)
+
+    async def enabled(self, script: Path, *, module: str, values: JsonValue, config_values: JsonValue) -> EnabledAnswer:
+        """Asks a module's `enabled` script.
+
+        Raises:
+            HookError: as `run`; also when the answer is neither `true` nor `false`.
+
+        Source: contract.md 2.4, 2.10.
+        """
+        hook = HookId(module, "enabled")
+        given = files.enabled_input(values=values, config_values=config_values)
+        async with self._workspace(hook, given) as workspace:
+            fields = {"binding": "enabled"}
+            await self._execute(script, hook, workspace, timeout_s=self._enabled_timeout_s, fields=fields)
+            return workspace.answer()
+
+    async def configure(self, path: Path, hook: HookId, scope: Scope) -> HookConfig:
+        """Asks a hook for its configuration.
+
+        Raises:
+            HookConfigError: it cannot be started, fails, takes too long, or prints something wrong.
+
+        Source: contract.md 2.1, 2.2.
+        """
+        timeout_s = self._config_timeout_s
+        try:
+            ended, printed = await transport_local.ask_config(
+                path, hook=hook, environment=self._environment, timeout_s=timeout_s, grace_s=self._grace_s
+            )
+            _check_exit(ended, hook, what="--config", timeout_s=timeout_s)
+        except HookError as error:
+            raise HookConfigError(str(error)) from error
+        try:
+            text = printed.decode()
+        except UnicodeDecodeError as error:
+            raise HookConfigError(f"{hook}: --config printed something that is not UTF-8 text") from error
+        return bindings.parse_config(text, scope=scope, hook=hook)
+
+    async def _execute(
+        self, path: Path, hook: HookId, workspace: Workspace, *, timeout_s: float, fields: Mapping[str, str]
+    ) -> Exit:
+        log = _log.bind(hook=hook.name, module=hook.module, **fields)
+        ended = await transport_local.execute(
+            path,
+            hook=hook,
+            environment={**self._environment, **workspace.environment()},
+            timeout_s=timeout_s,
+            grace_s=self._grace_s,
+            on_line=HookOutput(log, proxy_json=self._proxy_json),
+        )
+        _check_exit(ended, hook, what="run", timeout_s=timeout_s)
+        return ended
+
+    @contextlib.asynccontextmanager
+    async def _workspace(self, hook: HookId, given: Mapping[str, bytes]) -> AsyncIterator[Workspace]:
+        workspace = Workspace(self._tmp_dir, hook, given)
+        try:
+            yield workspace
+        finally:
+            if not self._keep_files and not workspace.remove():
+                await self._remove_tree(workspace)
+
+    async def _remove_tree(self, workspace: Workspace) -> None:
+        # A cancellation leaves the thread to its work, so the files go away in any case.
+        try:
+            await asyncio.to_thread(workspace.remove_tree)
+        except HookUnreachable as error:
+            _log.warning("temporary files stay", reason=str(error))
+
+
+def _check_exit(ended: Exit, hook: HookId, *, what: str, timeout_s: float) -> None:
+    stderr = _shortened(ended.stderr_tail)
+    if ended.timed_out:
+        raise HookTimedOut(f"{hook}: {what} was ended after {timeout_s:g} s{stderr}")
+    if ended.code:
+        raise HookFailed(f"{hook}: {what} ended with {_ending(ended.code)}{stderr}")
+
+
+def _ending(code: int) -> str:
+    if code > 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {signal.Signals(-code).name}"
+    except ValueError:
+        return f"signal {-code}"
+
+
+def _shortened(stderr: str) -> str:
+    if not stderr:
+        return ""
+    return f": {stderr}" if len(stderr) <= _STDERR_CHARS else f": ...{stderr[-_STDERR_CHARS:]}"

@@ -1,0 +1,170 @@
+"""The vocabulary of the Kubernetes API: kinds, object keys, paths and label selectors.
+
+Pure. It is not a client: nothing here knows how requests are made. Everything that talks about objects uses it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Self
+from urllib.parse import quote
+
+from addon_operator.errors import InputError, InvariantBroken
+from addon_operator.jsondoc import JsonObject, JsonValue
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class ObjectKey:
+    """Which object: the four names that identify it in one cluster.
+
+    Attributes:
+        api_version: `v1`, `apps/v1`.
+        kind: `ConfigMap`.
+        namespace: empty for objects without one.
+        name: the object's name.
+    """
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+
+    @classmethod
+    def of(cls, document: Mapping[str, JsonValue]) -> Self:
+        """Reads the key of an object; names that are absent are empty."""
+        metadata = document.get("metadata")
+        names = metadata if isinstance(metadata, dict) else {}
+        return cls(
+            api_version=str(document.get("apiVersion") or ""),
+            kind=str(document.get("kind") or ""),
+            namespace=str(names.get("namespace") or ""),
+            name=str(names.get("name") or ""),
+        )
+
+    def __str__(self) -> str:
+        """Gives `ns/Kind/name`, or `Kind/name` for objects without a namespace."""
+        return "/".join(part for part in (self.namespace, self.kind, self.name) if part)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Resource:
+    """One resource type in one version, as the API server serves it.
+
+    Attributes:
+        group: empty for the core group.
+        version: `v1`.
+        kind: `Deployment`.
+        plural: `deployments`; the word in the path.
+        namespaced: whether its objects live in namespaces.
+        short_names: `deploy`.
+        singular: `deployment`; may be empty.
+        verbs: what the server allows, `get`, `list`, `watch`, ...
+    """
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool
+    short_names: tuple[str, ...] = ()
+    singular: str = ""
+    verbs: tuple[str, ...] = ()
+
+    @property
+    def api_version(self) -> str:
+        """Gives what objects carry as `apiVersion`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
+        """Builds the path of a collection, an object or a subresource.
+
+        Args:
+            namespace: None or empty for all namespaces; ignored for resources that have none.
+            name: None for the collection.
+            subresource: such as `status`; needs a name.
+
+        Raises:
+            InvariantBroken: a name of a namespaced object without its namespace, or a subresource of a collection.
+        """
+        if (name and self.namespaced and not namespace) or (subresource and not name):
+            raise InvariantBroken(f"the path of one {self.kind} needs its namespace and its name")
+        prefix = ["apis", self.group] if self.group else ["api"]
+        place = ["namespaces", quote(namespace, safe="")] if self.namespaced and namespace else []
+        last = [quote(part, safe="") for part in (name, subresource) if part]
+        return "/" + "/".join([*prefix, self.version, *place, self.plural, *last])
+
+
+CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", True)
+SECRETS = Resource("", "v1", "Secret", "secrets", True)
+CUSTOM_RESOURCE_DEFINITIONS = Resource(
+    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False
+)
+
+
+def path_template(path: str) -> str:
+    """Replaces the names in a path by placeholders, so that it can be a metric label.
+
+    `/api/v1/namespaces/prod/pods/web-0/log` becomes `/api/v1/namespaces/{namespace}/pods/{name}/log`.
+    """
+    parts = path.strip("/").split("/")
+    start = {"api": 2, "apis": 3}.get(parts[0], len(parts))
+    rest = parts[start:]
+    names = [1] if len(rest) >= 2 else []
+    if len(rest) >= 3 and rest[0] == "namespaces" and rest[2] not in {"status", "finalize"}:
+        names = [1, 3]
+    for place in names:
+        if place < len(rest):
+            rest[place] = "{namespace}" if place == 1 and len(names) == 2 else "{name}"
+    return "/" + "/".join(parts[:start] + rest)
+
+
+def label_selector(selector: Mapping[str, JsonValue]) -> str:
+    """Writes a selector the way the API's `labelSelector` parameter wants it.
+
+    Args:
+        selector: either plain labels or a LabelSelector with `matchLabels` and `matchExpressions`. Empty selects all.
+
+    Raises:
+        InputError: an expression without key, with an unknown operator or with the wrong number of values.
+    """
+    if not {"matchLabels", "matchExpressions"} & set(selector):
+        return ",".join(_equalities(selector))
+    labels, expressions = selector.get("matchLabels") or {}, selector.get("matchExpressions") or []
+    if not isinstance(labels, dict) or not isinstance(expressions, list):
+        raise InputError("labelSelector: matchLabels must be a map and matchExpressions a list")
+    return ",".join([*_equalities(labels), *(_requirement(item, at) for at, item in enumerate(expressions))])
+
+
+def _equalities(labels: Mapping[str, JsonValue]) -> Iterable[str]:
+    for key, value in sorted(labels.items()):
+        if not isinstance(value, str):
+            raise InputError(f"labelSelector: the value of label {key} is not a string")
+        yield f"{key}={value}"
+
+
+def _requirement(expression: JsonValue, at: int) -> str:
+    where = f"labelSelector.matchExpressions[{at}]"
+    if not isinstance(expression, dict) or not isinstance(key := expression.get("key"), str) or not key:
+        raise InputError(f"{where}: key is missing")
+    values = expression.get("values") or []
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise InputError(f"{where}: values must be a list of strings")
+    joined = ",".join(sorted(str(value) for value in values))
+    match expression.get("operator"):
+        case "In" | "NotIn" as operator if values:
+            return f"{key} {operator.lower()} ({joined})"
+        case "Exists" if not values:
+            return key
+        case "DoesNotExist" if not values:
+            return f"!{key}"
+        case "In" | "NotIn" | "Exists" | "DoesNotExist":
+            raise InputError(f"{where}: In and NotIn need values, Exists and DoesNotExist take none")
+        case _:
+            raise InputError(f"{where}: operator is none of In, NotIn, Exists, DoesNotExist")
+
+
+def metadata_of(document: Mapping[str, JsonValue]) -> JsonObject:
+    """Gives the metadata of an object as it is, not a copy; empty if there is none."""
+    metadata = document.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}

@@ -1,0 +1,134 @@
+"""The log: one JSON, text or coloured line for each event, constant message plus fields.
+
+Fields come from one list: event_id task_id queue task hook scope binding module release attempt duration_s outcome
+reason; hooks' own keys arrive as hook_*. Values, Secrets and patches are never logged. `error` holds the text of an
+exception of ours, whose messages keep the same promise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import traceback
+from collections.abc import Iterable
+from typing import Literal, TextIO
+
+import structlog
+from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
+
+LogType = Literal["text", "json", "color"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+LEVELS: dict[str, int] = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+_COLORS = {"debug": "\x1b[90m", "info": "\x1b[36m", "warning": "\x1b[33m", "error": "\x1b[31m"}
+_RESET = "\x1b[0m"
+
+
+class _Threshold:
+    """The level in force; it can be changed while the operator runs."""
+
+    def __init__(self) -> None:
+        self.level: LogLevel = "info"
+
+    def drop_below(self, _logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+        """Drops events below the level in force (a structlog processor)."""
+        if LEVELS.get(method, 20) < LEVELS[self.level]:
+            raise structlog.DropEvent
+        return event
+
+
+_threshold = _Threshold()
+
+
+class _Printer:
+    """Writes whole lines; a closed or full stderr does not end the operator."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def msg(self, line: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.write(line + "\n")
+            self._stream.flush()
+
+    debug = info = warning = error = exception = critical = log = msg
+
+
+def get_logger(name: str) -> FilteringBoundLogger:
+    """Gives a logger whose lines carry `component=name` (left out of text)."""
+    logger: FilteringBoundLogger = structlog.get_logger(component=name)
+    return logger
+
+
+def set_level(level: LogLevel) -> None:
+    """Changes the level from now on."""
+    _threshold.level = level
+
+
+def level() -> LogLevel:
+    """Answers which level is in force."""
+    return _threshold.level
+
+
+def configure(kind: LogType, log_level: LogLevel, *, with_time: bool, stream: TextIO | None = None) -> None:
+    """Sets the log up; called once, before anything is logged.
+
+    Args:
+        kind: `text` (key=value), `json`, or `color` (text with a coloured level).
+        log_level: events below it are dropped.
+        with_time: whether lines carry a time stamp (UTC, milliseconds).
+        stream: where to; stderr unless told.
+    """
+    _threshold.level = log_level
+    processors: list[Processor] = [_threshold.drop_below, structlog.processors.add_log_level]
+    if with_time:
+        processors.append(structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"))
+    processors += [_error_text, *_renderers(kind)]
+    structlog.configure(
+        processors=processors,
+        logger_factory=lambda *_args: _Printer(stream or sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+def _error_text(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    error = event.get("error")
+    if isinstance(error, BaseException):
+        event["error"] = str(error) or type(error).__name__
+    trouble = event.pop("exc_info", None)
+    if isinstance(trouble, BaseException):
+        event["stack"] = "".join(traceback.format_exception(trouble))
+    return event
+
+
+def _renderers(kind: LogType) -> list[Processor]:
+    if kind == "json":
+        as_json = structlog.processors.JSONRenderer(sort_keys=False, ensure_ascii=False, default=str)
+        return [structlog.processors.EventRenamer("msg"), as_json]
+    return [_TextRenderer(colored=kind == "color")]
+
+
+class _TextRenderer:
+    """`time level message key=value ...`; values with spaces are quoted, line breaks stay visible as escapes."""
+
+    def __init__(self, *, colored: bool) -> None:
+        self._colored = colored
+
+    def __call__(self, _logger: WrappedLogger, _method: str, event: EventDict) -> str:
+        time, severity, message = event.pop("time", None), str(event.pop("level", "info")), event.pop("event", "")
+        event.pop("component", None)
+        shown = f"{_COLORS[severity]}{severity.upper():7}{_RESET}" if self._colored else f"{severity.upper():7}"
+        return " ".join([*([str(time)] if time else []), shown, str(message), *_pairs(event.items())])
+
+
+def _pairs(items: Iterable[tuple[str, object]]) -> Iterable[str]:
+    for key, value in items:
+        if value is None or value == "":
+            continue
+        text = f"{value:.3f}" if isinstance(value, float) else str(value)
+        quoted = any(letter in text for letter in ' "=\n')
+        yield f"{key}={_quote(text)}" if quoted else f"{key}={text}"
+
+
+def _quote(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

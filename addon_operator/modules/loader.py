@@ -1,0 +1,229 @@
+"""Reads the module directories and the directory of global hooks: values files, schemas, what is there.
+
+Hooks are not run here (`hooks/catalog.py`). A module whose files did not change since the last scan is not read again,
+so that the scan at every converge costs a few stats. Source: contract.md 2.7, 2.9, 2.10, 2.11.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from addon_operator import yamldoc
+from addon_operator.errors import AddonOperatorError, ModuleError
+from addon_operator.jsondoc import JsonValue
+from addon_operator.modules.module import EnableFlag, Module, split_directory_name
+from addon_operator.values.layers import StaticLayer, ValuesFile, check_module_name, parse_values_file, section_key
+from addon_operator.values.schema import SectionSchemas, parse_schemas
+from addon_operator.values.store import SectionSpec
+
+_WATCHED = (
+    "",
+    "values.yaml",
+    "openapi/config-values.yaml",
+    "openapi/values.yaml",
+    "enabled",
+    "Chart.yaml",
+    "templates",
+)
+_IGNORED_FILES = {"values.yaml", "README.md", ".gitkeep"}
+Stamp = tuple[tuple[int, int, int] | None, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Scan:
+    """What all directories hold.
+
+    Attributes:
+        modules: in run order.
+        global_section: static global values and their schemas.
+        warnings: what was skipped and why, one line each.
+    """
+
+    modules: tuple[Module, ...]
+    global_section: SectionSpec
+    warnings: tuple[str, ...]
+
+    @property
+    def sections(self) -> Mapping[str, SectionSpec]:
+        """All sections of values by key, `global` among them."""
+        return {"global": self.global_section} | {module.key: module.section for module in self.modules}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Common:
+    """`values.yaml` of the modules directories, merged in order."""
+
+    layers: Mapping[str, tuple[StaticLayer, ...]]
+    flags: Mapping[str, tuple[EnableFlag, ...]]
+
+
+class ModuleLoader:
+    """Scans the directories; keeps what it read for the next scan."""
+
+    def __init__(
+        self, *, modules_dirs: Sequence[Path], global_hooks_dir: Path, default_order: int, strict_values: bool
+    ) -> None:
+        self._modules_dirs = tuple(modules_dirs)
+        self._global_hooks_dir = global_hooks_dir
+        self._default_order = default_order
+        self._strict_values = strict_values
+        self._cache: dict[Path, tuple[Stamp, _Common, Module]] = {}
+
+    def scan(self) -> Scan:
+        """Reads everything that changed.
+
+        Raises:
+            ModuleError: all that is wrong, one line for each problem, each naming its file.
+        """
+        problems: list[str] = []
+        warnings: list[str] = []
+        common = self._common(problems, warnings)
+        found: dict[str, Module] = {}
+        for directory in self._module_directories(problems, warnings):
+            try:
+                module = self._module(directory, common, warnings)
+            except AddonOperatorError as error:
+                problems.append(str(error))
+                continue
+            if module.name in found:
+                warnings.append(f"{directory}: module {module.name} is already at {found[module.name].path}, skipped")
+            else:
+                found[module.name] = module
+        section = self._global_section(common, problems)
+        if problems or section is None:
+            raise ModuleError("\n".join(problems))
+        return Scan(tuple(sorted(found.values(), key=lambda module: module.sort_key)), section, tuple(warnings))
+
+    def _common(self, problems: list[str], warnings: list[str]) -> _Common:
+        layers: dict[str, tuple[StaticLayer, ...]] = {}
+        flags: dict[str, tuple[EnableFlag, ...]] = {}
+        for directory in self._modules_dirs:
+            path = directory / "values.yaml"
+            if not path.is_file():
+                if self._strict_values:
+                    problems.append(f"{path}: missing, and strict checking of values files is on")
+                continue
+            try:
+                content = _values_file(path, None, warnings)
+            except AddonOperatorError as error:
+                problems.append(str(error))
+                continue
+            for key, layer in content.layers.items():
+                layers[key] = (*layers.get(key, ()), layer)
+            for key, flag in content.flags.items():
+                flags[key] = (*flags.get(key, ()), EnableFlag(flag.enabled, "values file", f"{flag.file}:{flag.line}"))
+        return _Common(layers, flags)
+
+    def _module_directories(self, problems: list[str], warnings: list[str]) -> Iterable[Path]:
+        for directory in self._modules_dirs:
+            try:
+                entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+            except FileNotFoundError:
+                problems.append(f"{directory}: no such modules directory; create it or set MODULES_DIR")
+                continue
+            except OSError as error:
+                problems.append(f"{directory}: cannot be read: {error.strerror}")
+                continue
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                if entry.is_dir():
+                    yield Path(entry.path)
+                elif entry.is_symlink() and not Path(entry.path).exists():
+                    warnings.append(f"{entry.path}: broken symbolic link, skipped")
+                elif entry.name not in _IGNORED_FILES:
+                    warnings.append(f"{entry.path}: not a module directory, skipped")
+
+    def _module(self, directory: Path, common: _Common, warnings: list[str]) -> Module:
+        order, name = split_directory_name(directory.name, self._default_order)
+        stamp = _stamp(directory)
+        cached = self._cache.get(directory)
+        if cached and cached[0] == stamp and _same_common(cached[1], common, cached[2].key):
+            return cached[2]
+        check_module_name(name)
+        module = _read_module(directory, name, order, common, warnings)
+        self._cache[directory] = (stamp, common, module)
+        return module
+
+    def _global_section(self, common: _Common, problems: list[str]) -> SectionSpec | None:
+        try:
+            schemas = _schemas(self._global_hooks_dir)
+        except AddonOperatorError as error:
+            problems.append(str(error))
+            return None
+        return SectionSpec("global", common.layers.get("global", ()), schemas)
+
+
+def _read_module(directory: Path, name: str, order: int, common: _Common, warnings: list[str]) -> Module:
+    try:
+        names = {entry.name for entry in os.scandir(directory)}
+    except OSError as error:
+        raise ModuleError(f"{directory}: cannot be read: {error.strerror}") from error
+    key = section_key(name)
+    own = _values_file(directory / "values.yaml", name, warnings) if "values.yaml" in names else None
+    layers = (*common.layers.get(key, ()), *([own.layers[key]] if own and key in own.layers else []))
+    flag = own.flags.get(key) if own else None
+    own_flags = (EnableFlag(flag.enabled, "values file", f"{flag.file}:{flag.line}"),) if flag else ()
+    return Module(
+        name=name,
+        key=key,
+        order=order,
+        path=directory,
+        has_chart="Chart.yaml" in names,
+        has_templates="templates" in names,
+        has_hooks="hooks" in names,
+        enabled_script=_script(directory / "enabled", warnings) if "enabled" in names else None,
+        has_crds=bool(names & {"crds", "charts"}),
+        section=SectionSpec(key, layers, _schemas(directory)),
+        flags=(*common.flags.get(key, ()), *own_flags),
+    )
+
+
+def _script(path: Path, warnings: list[str]) -> Path | None:
+    if os.access(path, os.X_OK):
+        return path
+    warnings.append(f"{path}: not executable, so the module counts as enabled; make it executable or remove it")
+    return None
+
+
+def _values_file(path: Path, module: str | None, warnings: list[str]) -> ValuesFile:
+    content = parse_values_file(_read(path), str(path), module)
+    warnings.extend(content.warnings)
+    return content
+
+
+def _schemas(directory: Path) -> SectionSchemas:
+    config, values = directory / "openapi" / "config-values.yaml", directory / "openapi" / "values.yaml"
+    return parse_schemas(_document(config), _document(values), config_file=str(config), values_file=str(values))
+
+
+def _document(path: Path) -> JsonValue:
+    return yamldoc.load(_read(path), str(path)).value if path.exists() else None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ModuleError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ModuleError(f"{path}: not UTF-8 text (byte {error.start})") from error
+
+
+def _same_common(old: _Common, new: _Common, key: str) -> bool:
+    return old.layers.get(key) == new.layers.get(key) and old.flags.get(key) == new.flags.get(key)
+
+
+def _stamp(directory: Path) -> Stamp:
+    return tuple(_stat(directory / name) for name in _WATCHED)
+
+
+def _stat(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_mode

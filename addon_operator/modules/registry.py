@@ -1,0 +1,144 @@
+"""What is known about every module at this moment: its directory, its verdict, where its run is.
+
+State only; decisions are in `plan.py` and `phases.py`. Changed by the runner and the converge, read by everybody.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+from addon_operator.errors import ModuleError
+from addon_operator.hooks.catalog import LoadedHooks
+from addon_operator.modules.module import Module
+from addon_operator.modules.plan import Verdict
+
+
+class ModulePhase(enum.StrEnum):
+    """Where a module is, in one word for people."""
+
+    DISABLED = "disabled"
+    WAITING = "waiting"
+    STARTUP = "startup"
+    BEFORE_HELM = "before-helm"
+    HELM = "helm"
+    AFTER_HELM = "after-helm"
+    DELETING = "deleting"
+    READY = "ready"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decision:
+    """What was decided about a release last.
+
+    Attributes:
+        action: one word: install, upgrade, skip, recover, uninstall.
+        reason: why, in a sentence.
+        at: when (aware).
+    """
+
+    action: str
+    reason: str
+    at: datetime
+
+
+@dataclasses.dataclass(slots=True)
+class ModuleState:
+    """The life of one module in this process.
+
+    Attributes:
+        phase: where it is.
+        started: onStartup hooks have succeeded since it was enabled.
+        hooks: its hooks, once their configuration is known.
+        decision: the last decision about its release that did something or found nothing to do.
+        error: of the last attempt, if that failed.
+        duration_s: of the last finished run.
+        crds_digest: of the CRD files that were applied in this process.
+    """
+
+    phase: ModulePhase = ModulePhase.DISABLED
+    started: bool = False
+    hooks: LoadedHooks | None = None
+    decision: Decision | None = None
+    error: str | None = None
+    duration_s: float | None = None
+    crds_digest: str | None = None
+
+    def decide(self, action: str, reason: str) -> None:
+        """Keeps a decision with the time of now."""
+        self.decision = Decision(action, reason, datetime.now(UTC))
+
+
+class ModuleRegistry:
+    """All modules by name, in run order."""
+
+    def __init__(self) -> None:
+        self._modules: dict[str, Module] = {}
+        self._states: dict[str, ModuleState] = {}
+        self._verdicts: dict[str, Verdict] = {}
+
+    @property
+    def modules(self) -> tuple[Module, ...]:
+        """All modules in run order."""
+        return tuple(self._modules.values())
+
+    @property
+    def enabled(self) -> tuple[str, ...]:
+        """Names of the enabled modules in run order (`global.enabledModules` of module hooks)."""
+        return tuple(name for name in self._modules if self.is_enabled(name))
+
+    @property
+    def alive(self) -> tuple[str, ...]:
+        """Names of the modules that began to run in this process and were not deleted since."""
+        idle = {ModulePhase.DISABLED, ModulePhase.WAITING}
+        return tuple(name for name, state in self._states.items() if state.phase not in idle)
+
+    def get(self, name: str) -> Module:
+        """Finds a module.
+
+        Raises:
+            ModuleError: there is none of this name.
+        """
+        try:
+            return self._modules[name]
+        except KeyError as error:
+            raise ModuleError(f"module {name} not found") from error
+
+    def by_key(self, key: str) -> Module | None:
+        """Finds a module by the name of its values section."""
+        return next((module for module in self._modules.values() if module.key == key), None)
+
+    def state(self, name: str) -> ModuleState:
+        """The state of a module; a fresh one for a module that was never run."""
+        return self._states.setdefault(name, ModuleState())
+
+    def verdict(self, name: str) -> Verdict | None:
+        """The last verdict about a module; None before the first converge."""
+        return self._verdicts.get(name)
+
+    def is_enabled(self, name: str) -> bool:
+        """Whether the last verdict says that the module is enabled."""
+        verdict = self._verdicts.get(name)
+        return verdict is not None and verdict.enabled
+
+    def replace_modules(self, modules: Iterable[Module]) -> None:
+        """Takes the result of a scan; states of modules that are gone are forgotten."""
+        self._modules = {module.name: module for module in modules}
+        self._states = {name: state for name, state in self._states.items() if name in self._modules}
+        self._verdicts = {name: verdict for name, verdict in self._verdicts.items() if name in self._modules}
+
+    def replace_verdicts(self, verdicts: Mapping[str, Verdict]) -> None:
+        """Takes the verdicts of a converge; newly enabled modules wait for their run."""
+        self._verdicts = dict(verdicts)
+        for name, verdict in verdicts.items():
+            state = self.state(name)
+            if verdict.enabled and state.phase is ModulePhase.DISABLED:
+                state.phase = ModulePhase.WAITING
+            elif not verdict.enabled and state.phase is ModulePhase.WAITING:
+                state.phase = ModulePhase.DISABLED
+
+    def forget(self, name: str) -> None:
+        """A deleted module begins a fresh life when it is enabled again; its last decision stays visible."""
+        self._states[name] = ModuleState(decision=self.state(name).decision)

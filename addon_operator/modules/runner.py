@@ -1,0 +1,209 @@
+"""Executes the steps of a module run, delete or purge, one at a time.
+
+What comes next is decided in `phases.py`; what Helm has to do, in `helm/release.py`. Source: contract.md 3.3, 3.4.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import assert_never
+
+from addon_operator.errors import AddonOperatorError
+from addon_operator.hooks.bindings import MAIN_QUEUE
+from addon_operator.hooks.catalog import HookCatalog, LoadedHooks
+from addon_operator.hooks.effects import HookRuns, Run
+from addon_operator.logs import get_logger
+from addon_operator.metrics import Metrics
+from addon_operator.modules.crds import CrdInstaller
+from addon_operator.modules.deployment import Deployment
+from addon_operator.modules.module import Module
+from addon_operator.modules.phases import (
+    DeleteFacts,
+    Deploy,
+    Finish,
+    LoadHooks,
+    ModuleBinding,
+    RunFacts,
+    RunHooks,
+    Uninstall,
+    next_delete_step,
+    next_run_step,
+)
+from addon_operator.modules.registry import ModulePhase, ModuleRegistry, ModuleState
+from addon_operator.values.store import ValuesStore
+
+log = get_logger("module")
+
+_PHASES: dict[ModuleBinding, ModulePhase] = {
+    "onStartup": ModulePhase.STARTUP,
+    "beforeHelm": ModulePhase.BEFORE_HELM,
+    "afterHelm": ModulePhase.AFTER_HELM,
+    "beforeDeleteHelm": ModulePhase.DELETING,
+    "afterDeleteHelm": ModulePhase.DELETING,
+}
+
+
+class ModuleRunner:
+    """Runs, deletes and purges modules."""
+
+    def __init__(
+        self,
+        *,
+        registry: ModuleRegistry,
+        catalog: HookCatalog,
+        hooks: HookRuns,
+        store: ValuesStore,
+        deployment: Deployment,
+        crds: CrdInstaller,
+        metrics: Metrics,
+    ) -> None:
+        self._registry = registry
+        self._catalog = catalog
+        self._hooks = hooks
+        self._store = store
+        self._deployment = deployment
+        self._crds = crds
+        self._metrics = metrics
+
+    def crds_pending(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Lists the modules whose CRD files were not applied in this process, or changed since."""
+        return tuple(
+            name
+            for name in names
+            if self._crds.digest(self._registry.get(name)) not in {None, self._registry.state(name).crds_digest}
+        )
+
+    async def ensure_crds(self, names: Sequence[str]) -> None:
+        """Applies the CRDs of these modules.
+
+        Raises:
+            AddonOperatorError: naming module, file and CRD; CRDs that were applied stay.
+        """
+        modules = [self._registry.get(name) for name in names]
+        digests = [self._crds.digest(module) for module in modules]
+        await self._crds.install(modules)
+        for module, digest in zip(modules, digests, strict=True):
+            self._registry.state(module.name).crds_digest = digest
+
+    async def run(self, name: str, *, activation: str) -> bool:
+        """Brings one module up to date.
+
+        Returns:
+            Whether its afterHelm hooks changed its values, so that it has to run again.
+
+        Raises:
+            AddonOperatorError: a step failed; the next run begins with the hooks before Helm, or with onStartup if that
+                has not succeeded yet.
+        """
+        module, state = self._registry.get(name), self._registry.state(name)
+        if not self._registry.is_enabled(name):
+            return False
+        started = asyncio.get_running_loop().time()
+        try:
+            changed = await self._run(module, state, activation)
+        except AddonOperatorError as error:
+            state.error = str(error)
+            self._metrics.module_run_failed(name)
+            raise
+        state.error, state.phase = None, ModulePhase.READY
+        state.duration_s = asyncio.get_running_loop().time() - started
+        self._metrics.module_run(name, activation, duration_s=state.duration_s)
+        return changed
+
+    async def _run(self, module: Module, state: ModuleState, activation: str) -> bool:
+        facts = RunFacts(started=state.started, has_release=module.has_release)
+        changed = False
+        while True:
+            facts = dataclasses.replace(facts, wanted=self._registry.is_enabled(module.name))
+            step = next_run_step(facts)
+            match step:
+                case LoadHooks():
+                    await self._load_hooks(module, state)
+                    facts = dataclasses.replace(facts, hooks_loaded=True)
+                case RunHooks(binding="onStartup"):
+                    await self._run_hooks(module, state, "onStartup", activation)
+                    state.started = True
+                    facts = dataclasses.replace(facts, started=True)
+                case RunHooks(binding="beforeHelm"):
+                    await self._run_hooks(module, state, "beforeHelm", activation)
+                    facts = dataclasses.replace(facts, before_helm=True)
+                case Deploy():
+                    state.phase = ModulePhase.HELM
+                    await self._deployment.deploy(module, state, activation=activation)
+                    facts = dataclasses.replace(facts, helm=True)
+                case RunHooks():
+                    changed = await self._run_hooks(module, state, "afterHelm", activation)
+                    facts = dataclasses.replace(facts, after_helm=True)
+                case Finish():
+                    return changed
+                case _:
+                    assert_never(step)
+
+    async def delete(self, name: str, *, activation: str) -> None:
+        """Uninstalls a disabled module, runs its delete hooks, and forgets what it knew.
+
+        Raises:
+            AddonOperatorError: a step failed; the whole delete is tried again.
+        """
+        module, state = self._registry.get(name), self._registry.state(name)
+        state.phase = ModulePhase.DELETING
+        try:
+            await self._delete(module, state, activation)
+        except AddonOperatorError as error:
+            state.error = str(error)
+            self._metrics.module_delete_failed(name)
+            raise
+        self._store.forget_patches(module.key)
+        self._registry.forget(name)
+
+    async def _delete(self, module: Module, state: ModuleState, activation: str) -> None:
+        facts = DeleteFacts(release=self._deployment.exists(module.name))
+        while True:
+            step = next_delete_step(facts)
+            match step:
+                case LoadHooks():
+                    await self._load_hooks(module, state)
+                    facts = dataclasses.replace(facts, hooks_loaded=True)
+                case RunHooks(binding="beforeDeleteHelm"):
+                    await self._run_hooks(module, state, "beforeDeleteHelm", activation)
+                    facts = dataclasses.replace(facts, before_delete=True)
+                case Uninstall():
+                    await self._deployment.uninstall(module.name, state)
+                    facts = dataclasses.replace(facts, release=False)
+                case RunHooks():
+                    await self._run_hooks(module, state, "afterDeleteHelm", activation)
+                    facts = dataclasses.replace(facts, after_delete=True)
+                case Finish():
+                    return
+                case _:
+                    assert_never(step)
+
+    async def purge(self, release: str) -> None:
+        """Uninstalls a release of ours whose module is gone.
+
+        Raises:
+            HelmError: helm refused.
+        """
+        await self._deployment.uninstall(release, None)
+
+    async def _load_hooks(self, module: Module, state: ModuleState) -> None:
+        if not module.has_hooks:
+            state.hooks = LoadedHooks()
+            return
+        state.hooks = await self._catalog.load(module.path / "hooks", module=module.name)
+        for hook in state.hooks.hooks:
+            self._metrics.bindings(module.name, hook.id.name, len(hook.config.bindings()))
+
+    async def _run_hooks(self, module: Module, state: ModuleState, binding: ModuleBinding, activation: str) -> bool:
+        """Runs the hooks of one binding in order; answers whether the module's values are different afterwards."""
+        assert state.hooks is not None
+        hooks = state.hooks.bound_to(binding)
+        if not hooks:
+            return False
+        state.phase = _PHASES[binding]
+        before = self._store.digest(module.key)
+        for hook in hooks:
+            await self._hooks.run(hook, Run(binding, queue=MAIN_QUEUE, activation=activation))
+        return self._store.digest(module.key) != before

@@ -1,0 +1,162 @@
+"""The debug API: HTTP on a unix socket that only the operator's own user can open.
+
+It serves `pages.ROUTES` and `POST /config/set`; what it shows comes from an Inspector. The debug commands are its
+clients. `app` starts and stops it.
+
+Source: contract.md 2.17.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import errno
+import socket
+import stat
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from aiohttp import web
+
+from addon_operator.errors import InputError, SettingsError
+from addon_operator.server.inspector import Inspector
+from addon_operator.server.pages import ROUTES, Query, Route
+from addon_operator.settings import parse_duration
+
+_CONTENT_TYPES = {"json": "application/json", "yaml": "application/yaml", "text": "text/plain"}
+_TRUE = {"true", "1", "yes"}
+
+Handler = Callable[[web.Request], Awaitable[web.Response]]
+
+
+class DebugServer:
+    """Serves the debug API on one unix socket.
+
+    Args:
+        inspector: whom to ask.
+        path: of the socket. A missing directory is made with mode 0700; the socket has mode 0600.
+    """
+
+    def __init__(self, inspector: Inspector, path: Path) -> None:
+        self._inspector = inspector
+        self._path = path
+        self._runner: web.AppRunner | None = None
+        self._inode = 0
+
+    async def start(self) -> None:
+        """Begins to listen; a socket that a crash left behind is replaced.
+
+        Raises:
+            SettingsError: the socket cannot be made there, or another operator listens on it.
+        """
+        listener = _bind(self._path)
+        self._inode = self._path.stat().st_ino
+        self._runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=1.0)
+        await self._runner.setup()
+        await web.SockSite(self._runner, listener).start()
+
+    async def stop(self) -> None:
+        """Ends all connections and removes the socket; does nothing if it was not started."""
+        if self._runner is None:
+            return
+        with contextlib.suppress(FileNotFoundError):
+            # Somebody may have put another socket in its place; that one is not ours to remove.
+            if self._path.stat().st_ino == self._inode:
+                self._path.unlink()
+        await self._runner.cleanup()
+        self._runner = None
+
+    def _application(self) -> web.Application:
+        application = web.Application()
+        for route in ROUTES:
+            application.router.add_get(route.path + ".{format}", self._page(route))
+        application.router.add_get("/discovery", _discovery)
+        application.router.add_post("/config/set", self._set_parameter)
+        application.router.add_route("*", "/{rest:.*}", _not_found)
+        return application
+
+    def _page(self, route: Route) -> Handler:
+        async def answer(request: web.Request) -> web.Response:
+            form = next((form for form in route.formats if form == request.match_info["format"]), None)
+            if form is None:
+                raise web.HTTPNotFound(text=f"{request.path}: the formats served are {', '.join(route.formats)}\n")
+            query = _query(request)
+            if query.module:
+                self._check_module(query.module)
+            body = route.answer(self._inspector, query).encode(form)
+            return web.Response(body=body, content_type=_CONTENT_TYPES[form], charset="utf-8")
+
+        return answer
+
+    def _check_module(self, name: str) -> None:
+        names = [module.name for module in self._inspector.modules()]
+        if name in names:
+            return
+        similar = difflib.get_close_matches(name, names, n=1)
+        hint = f": did you mean {similar[0]}?" if similar else ": `module list` shows all"
+        raise web.HTTPNotFound(text=f"module not found: {name}{hint}\n")
+
+    async def _set_parameter(self, request: web.Request) -> web.Response:
+        form = await request.post()
+        name, value, duration = (str(form.get(field, "")) for field in ("name", "value", "duration"))
+        try:
+            self._inspector.set_parameter(name, value, duration_s=parse_duration(duration) if duration else None)
+        except (InputError, ValueError) as error:
+            raise web.HTTPBadRequest(text=f"{error}\n") from error
+        return web.Response(text=f"{name} = {value}" + (f" for {duration}" if duration else "") + "\n")
+
+
+def _query(request: web.Request) -> Query:
+    asked = {key for key, value in request.query.items() if value.lower() in _TRUE}
+    return Query(
+        module=request.match_info.get("module", ""),
+        show_empty="showEmpty" in asked,
+        with_global="global" in asked,
+        with_origin="origin" in asked,
+    )
+
+
+async def _discovery(_request: web.Request) -> web.Response:
+    pages = [f"GET {route.path}.{form}" for route in ROUTES for form in route.formats]
+    return web.Response(text="\n".join([*pages, "GET /discovery", "POST /config/set", ""]))
+
+
+async def _not_found(request: web.Request) -> web.Response:
+    raise web.HTTPNotFound(text=f"no such page: {request.method} {request.path}; GET /discovery lists all\n")
+
+
+def _bind(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_way(path)
+        listener.bind(str(path))
+        # Nobody can connect before listen(), so the mode that bind() gave it for a moment does no harm.
+        path.chmod(0o600)
+    except OSError as error:
+        listener.close()
+        raise SettingsError(
+            f"cannot make the debug socket {path}: {error.strerror or error}; set DEBUG_UNIX_SOCKET to another path"
+        ) from error
+    except SettingsError:
+        listener.close()
+        raise
+    return listener
+
+
+def _make_way(path: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise SettingsError(f"{path} exists and is not a socket: set DEBUG_UNIX_SOCKET to another path")
+        if _is_live(path):
+            raise SettingsError(
+                f"another operator listens on {path}: stop it, or set DEBUG_UNIX_SOCKET to another path"
+            )
+        path.unlink()
+
+
+def _is_live(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        # EAGAIN: somebody listens, but has many connections waiting.
+        return probe.connect_ex(str(path)) in {0, errno.EAGAIN}

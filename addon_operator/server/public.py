@@ -1,0 +1,127 @@
+"""The HTTP server for probes and Prometheus.
+
+It knows nothing of the operator: it asks the four callables it was given. Values are never served here. `app` starts it
+first and stops it last.
+
+Source: contract.md 2.16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from aiohttp import web
+
+from addon_operator import jsondoc
+from addon_operator.errors import SettingsError
+from addon_operator.server.status import ConvergeStatus
+
+_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_PAGES = {
+    "/healthz": "whether the process works",
+    "/readyz": "whether the first converge is done",
+    "/status/converge": "how far the converge is (?output=json)",
+    "/metrics": "metrics of the operator",
+    "/metrics/hooks": "metrics made by hooks",
+    "/discovery": "this list as text",
+}
+
+
+class PublicServer:
+    """Serves `/healthz`, `/readyz`, `/status/converge`, `/metrics`, `/metrics/hooks`, `/discovery` and an index.
+
+    Args:
+        converge: where the converges are.
+        troubles: what makes the process unfit to go on, one reason each; empty means healthy. A liveness probe restarts
+            the operator for them, so only what a restart mends belongs here.
+        metrics: the operator's series in Prometheus text format.
+        hook_metrics: the series that hooks made, same format.
+    """
+
+    def __init__(
+        self,
+        *,
+        converge: Callable[[], ConvergeStatus],
+        troubles: Callable[[], Sequence[str]],
+        metrics: Callable[[], bytes],
+        hook_metrics: Callable[[], bytes],
+    ) -> None:
+        self._converge = converge
+        self._troubles = troubles
+        self._metrics = metrics
+        self._hook_metrics = hook_metrics
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, *, address: str, port: int) -> int:
+        """Begins to listen; answers the port (the one chosen, if 0 was asked for).
+
+        Raises:
+            SettingsError: the address cannot be had.
+        """
+        runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, address, port).start()
+        except OSError as error:
+            await runner.cleanup()
+            raise SettingsError(
+                f"cannot listen on {address}:{port}: {error.strerror or error}; choose another address with "
+                "--prometheus-listen-address and --prometheus-listen-port"
+            ) from error
+        self._runner = runner
+        return int(runner.addresses[0][1])
+
+    async def stop(self) -> None:
+        """Ends all connections; does nothing if it was not started."""
+        if self._runner:
+            await self._runner.cleanup()
+            self._runner = None
+
+    def _application(self) -> web.Application:
+        application = web.Application()
+        application.add_routes(
+            [
+                web.get("/", _index),
+                web.get("/healthz", self._healthz),
+                web.get("/readyz", self._readyz),
+                web.get("/status/converge", self._status),
+                web.get("/metrics", self._all_metrics),
+                web.get("/metrics/hooks", self._only_hook_metrics),
+                web.get("/discovery", _discovery),
+            ]
+        )
+        return application
+
+    async def _healthz(self, _request: web.Request) -> web.Response:
+        troubles = self._troubles()
+        if troubles:
+            return web.Response(status=500, text="".join(f"{trouble}\n" for trouble in troubles))
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, _request: web.Request) -> web.Response:
+        status = self._converge()
+        return web.Response(status=200 if status.ready else 500, text=status.readiness())
+
+    async def _status(self, request: web.Request) -> web.Response:
+        status = self._converge()
+        if request.query.get("output") == "json":
+            return web.Response(body=jsondoc.dumps(status.document()), content_type="application/json")
+        return web.Response(text=status.text())
+
+    async def _all_metrics(self, _request: web.Request) -> web.Response:
+        return web.Response(body=self._metrics(), headers={"Content-Type": _METRICS_TYPE})
+
+    async def _only_hook_metrics(self, _request: web.Request) -> web.Response:
+        return web.Response(body=self._hook_metrics(), headers={"Content-Type": _METRICS_TYPE})
+
+
+async def _index(_request: web.Request) -> web.Response:
+    rows = "".join(f'<dt><a href="{path}">{path}</a></dt><dd>{about}</dd>' for path, about in _PAGES.items())
+    page = (
+        f"<!doctype html><html><head><title>addon-operator</title></head><body><h1>addon-operator</h1><dl>{rows}</dl>"
+    )
+    return web.Response(text=f"{page}</body></html>\n", content_type="text/html")
+
+
+async def _discovery(_request: web.Request) -> web.Response:
+    return web.Response(text="".join(f"GET {path}\n" for path in ("/", *_PAGES)))

@@ -1,0 +1,212 @@
+"""What can be asked of a task queue, and how one attempt at it ends.
+
+Pure. A `Task` is identity plus what to do; attempts, failures and the last error belong to the queue (`queue.py`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import itertools
+from collections.abc import Awaitable, Callable
+from typing import assert_never
+
+from addon_operator.hooks.bindings import LifecycleKind
+from addon_operator.hooks.call import HookId
+
+
+class Reason(enum.StrEnum):
+    """Why a task exists: the event texts that logs and `queue list` show. Source: contract.md 2.13."""
+
+    OPERATOR_STARTUP = "OperatorStartup"
+    GLOBAL_VALUES_CHANGED = "GlobalValuesChanged"
+    RELOAD_ALL = "ReloadAllModules"
+    AFTER_ALL_CHANGED_VALUES = "AfterAll-Hooks-Change-GlobalValues"
+    AFTER_HELM_CHANGED_VALUES = "AfterHelm-Hooks-Change-Values"
+    CONFIG_CHANGED_MODULES = "KubeConfig-Changed-Modules"
+    APPLY_CONFIG = "Apply-Kube-Config-Values-Changes"
+    RELOAD_AFTER_CONFIG = "ReloadAll-After-KubeConfigChange"
+    ABSENT_OBJECTS = "AbsentHelmResourcesDetected"
+    UNEXPECTED_STATUS = "HelmReleaseUnexpectedStatus"
+    ENSURE_CRDS = "EnsureCRDs"
+
+
+class ConvergePhase(enum.StrEnum):
+    """Where a converge stands. Source: contract.md 3.2."""
+
+    STANDBY = "StandBy"
+    WAIT_BEFORE_ALL = "WaitBeforeAll"
+    WAIT_DELETE_AND_RUN_MODULES = "WaitDeleteAndRunModules"
+    WAIT_AFTER_ALL = "WaitAfterAll"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RunHook:
+    """Run one hook once for a binding of its lifecycle."""
+
+    hook: HookId
+    binding: LifecycleKind
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Converge:
+    """Bring all modules to the plan ("reload all modules").
+
+    Attributes:
+        phase: what has been done already.
+        global_digest: effective global values and dynamic enable flags as they were before the afterAll hooks.
+    """
+
+    phase: ConvergePhase = ConvergePhase.STANDBY
+    global_digest: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EnsureCrds:
+    """Apply the CRDs of these modules."""
+
+    modules: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RunModules:
+    """Run modules of equal order side by side; done when all are (one module is the usual case)."""
+
+    modules: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeleteModule:
+    """Uninstall a disabled module, with its hooks."""
+
+    module: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PurgeRelease:
+    """Uninstall a release of ours that has no module any more."""
+
+    release: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ApplyConfig:
+    """Put the newest accepted state of the ConfigMap into force."""
+
+
+Payload = RunHook | Converge | EnsureCrds | RunModules | DeleteModule | PurgeRelease | ApplyConfig
+
+_ids = itertools.count(1)
+
+
+def _next_id() -> int:
+    return next(_ids)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Task:
+    """One piece of work.
+
+    Attributes:
+        payload: what to do.
+        reason: why.
+        converge: it belongs to the running converge, and goes away with it.
+        id: unique in this process, growing.
+    """
+
+    payload: Payload
+    reason: Reason
+    converge: bool = False
+    id: int = dataclasses.field(default_factory=_next_id)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Done:
+    """The task is over.
+
+    Attributes:
+        head: run next, in this order, before everything else.
+        tail: run after everything that waits already.
+    """
+
+    head: tuple[Task, ...] = ()
+    tail: tuple[Task, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Again:
+    """The task goes on as `payload` after the tasks in `head`."""
+
+    payload: Payload
+    head: tuple[Task, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Retry:
+    """The attempt failed; the task stays at the head and is tried again after the queue's delay.
+
+    Attributes:
+        error: why, for people.
+        payload: what is left to do; None if that is everything.
+    """
+
+    error: str
+    payload: Payload | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Park:
+    """The task waits at the head until the condition holds, or a new head arrives."""
+
+    until: Callable[[], Awaitable[object]]
+
+
+Outcome = Done | Again | Retry | Park
+
+
+def kind(payload: Payload) -> str:
+    """Names the type of a task as `queue list` and the log show it. Source: contract.md 2.13."""
+    match payload:
+        case RunHook(hook=HookId(module=None)):
+            return "GlobalHookRun"
+        case RunHook():
+            return "ModuleHookRun"
+        case Converge():
+            return "ConvergeModules"
+        case EnsureCrds():
+            return "ModuleEnsureCRDs"
+        case RunModules(modules=modules):
+            return "ModuleRun" if len(modules) == 1 else "ParallelModuleRun"
+        case DeleteModule():
+            return "ModuleDelete"
+        case PurgeRelease():
+            return "ModulePurge"
+        case ApplyConfig():
+            return "ApplyKubeConfigValues"
+        case _:
+            assert_never(payload)
+
+
+def subject(payload: Payload) -> str:
+    """Says what a task is about: hook and binding, modules, release, or the phase of the converge."""
+    match payload:
+        case RunHook(hook=hook, binding=binding):
+            return f"{binding}:{hook.name}"
+        case Converge(phase=phase):
+            return phase
+        case EnsureCrds(modules=modules) | RunModules(modules=modules):
+            return ",".join(modules)
+        case DeleteModule(module=name) | PurgeRelease(release=name):
+            return name
+        case ApplyConfig():
+            return ""
+        case _:
+            assert_never(payload)
+
+
+def describe(task: Task, *, queue: str, failures: int = 0, error: str = "") -> str:
+    """Gives the task text `Type:queue:meta[:failures N[:message]]`. Source: contract.md 2.13."""
+    parts = [kind(task.payload), queue, subject(task.payload), task.reason]
+    if failures:
+        parts += [f"failures {failures}", " ".join(error.split())]
+    return ":".join(part for part in parts if part)

@@ -1,0 +1,242 @@
+"""One section of values at one moment: its layers, what they amount to, and where each value came from.
+
+Pure. A section never changes: a change makes another one. Which section is in force is the business of the store.
+
+Source: contract.md 2.7, 2.12.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+
+from addon_operator import jsondoc
+from addon_operator.errors import ValuesRejected
+from addon_operator.jsondoc import JsonValue
+from addon_operator.values import layers, patches
+from addon_operator.values.layers import Origin, StaticLayer
+from addon_operator.values.patches import Operation, PatchError
+from addon_operator.values.schema import SectionSchemas
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SectionSpec:
+    """What the files say about one section.
+
+    Attributes:
+        key: `global` or the camelCase key of a module.
+        static: its layers, lowest first.
+        schemas: its compiled schemas.
+    """
+
+    key: str
+    static: tuple[StaticLayer, ...]
+    schemas: SectionSchemas
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """One section. It has no slots, so that merged values can be kept once they are computed.
+
+    Attributes:
+        spec: what the files say.
+        config: what the ConfigMap says; `{}` if nothing.
+        patches: what hooks said, compact.
+        authors: path of a patch -> the hook that set it, and when.
+    """
+
+    spec: SectionSpec
+    config: JsonValue = dataclasses.field(default_factory=dict, repr=False)
+    patches: tuple[Operation, ...] = ()
+    authors: Mapping[str, Origin] = dataclasses.field(default_factory=dict)
+
+    @functools.cached_property
+    def config_effective(self) -> JsonValue:
+        """Static layers, defaults of the config schema, and the ConfigMap."""
+        schemas = self.spec.schemas
+        base = schemas.with_config_defaults(layers.merge_layers(self.spec.static))
+        # An empty section says nothing, not even about a list; items that come with a full one get their defaults.
+        return base if self.config == {} else schemas.with_config_defaults(jsondoc.deep_merge(base, self.config))
+
+    @functools.cached_property
+    def effective(self) -> JsonValue:
+        """The effective config, defaults of the values schema, and patches."""
+        value = self._defaulted(self.config_effective)
+        pending = self.patches
+        while pending:
+            document, skipped = patches.reapply(pending, {self.spec.key: value})
+            assert isinstance(document, dict)
+            value = self._defaulted(document.get(self.spec.key, {}))
+            # A default can be the parent that a patch has waited for.
+            pending = skipped if len(skipped) < len(pending) else ()
+        return value
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """A digest of the effective values."""
+        return jsondoc.digest(self.effective)
+
+    def _defaulted(self, value: JsonValue) -> JsonValue:
+        root = jsondoc.join(self.spec.key)
+        removed = frozenset(item.path.removeprefix(root) for item in self.patches if item.op == "remove")
+        return self.spec.schemas.with_values_defaults(value, absent=removed)
+
+    def with_config(self, config: JsonValue) -> Section:
+        """Answers the section with another content in the ConfigMap; itself if it is none other."""
+        if jsondoc.digest(self.config) == jsondoc.digest(config):
+            return self
+        return dataclasses.replace(self, config=config)
+
+    def with_config_patch(self, operations: Sequence[Operation], where: str) -> Section:
+        """Answers the section with a patch applied to what the ConfigMap says; itself if nothing changes.
+
+        Raises:
+            ValuesRejected: the patch does not fit.
+        """
+        if not operations:
+            return self
+        document = _resolve(operations, self.spec.key, self.config, where).document
+        assert isinstance(document, dict)
+        return self.with_config(document.get(self.spec.key, {}))
+
+    def with_values_patch(self, operations: Sequence[Operation], where: str, author: Origin) -> Section:
+        """Answers the section with a patch applied to its values; itself if the kept patches stay the same.
+
+        Args:
+            operations: the patch.
+            where: what messages call it.
+            author: of what is new in it; a patch that says what an earlier one said keeps its author.
+
+        Raises:
+            ValuesRejected: the patch does not fit.
+        """
+        if not operations:
+            return self
+        resolution = _resolve(operations, self.spec.key, self.effective, where)
+        kept = patches.compact([*self.patches, *resolution.operations])
+        known = {_identity(operation) for operation in self.patches}
+        if {_identity(operation) for operation in kept} == known:
+            return self
+        authors = {item.path: self.authors[item.path] if _identity(item) in known else author for item in kept}
+        return dataclasses.replace(self, patches=kept, authors=authors)
+
+    def violations(self, *, complete: bool) -> tuple[str, ...]:
+        """Answers what breaks the rules in the effective config and the effective values, sorted.
+
+        Args:
+            complete: false leaves out what hooks that did not run yet may still add.
+        """
+        key, schemas = self.spec.key, self.spec.schemas
+        if any(not isinstance(value, dict | list) for value in (self.config, self.config_effective, self.effective)):
+            return (f"{key} in body must be of type object or array",)
+        lines = schemas.check_config(key, self.config_effective)
+        return tuple(sorted({*lines, *schemas.check_values(key, self.effective, complete=complete)}))
+
+    def helm_violations(self) -> tuple[str, ...]:
+        """Answers what breaks the rules for helm in the effective values, sorted."""
+        return self.spec.schemas.check_helm(self.spec.key, self.effective)
+
+    def helm_values(self) -> JsonValue:
+        """Answers the effective values as helm needs them.
+
+        Helm merges them over the chart's own values.yaml. A key that is there, but that hooks took away, is null here:
+        that is how helm is told to drop it.
+
+        Source: contract.md 2.12 "Chart defaults".
+        """
+        own = layers.merge_layers([layer for layer in self.spec.static if layer.chart])
+        return _masking(own, self.effective)
+
+    def origins(self) -> Mapping[str, Origin]:
+        """Answers where each scalar and each empty map or list of the effective values came from, in their order.
+
+        Returns:
+            JSON pointer inside the section (`/servers/0`) -> origin.
+        """
+        pointers = _leaves(self.effective, "") if self.effective != {} else ()
+        return {pointer: self._origin(pointer) for pointer in pointers}
+
+    def _origin(self, pointer: str) -> Origin:
+        root = jsondoc.join(self.spec.key)
+        by_path = {operation.path: operation for operation in self.patches}
+        patched = next((path for path in jsondoc.ancestry(root + pointer) if path in by_path), None)
+        if patched is not None:
+            operation = by_path[patched]
+            inside = jsondoc.split((root + pointer).removeprefix(patched))
+            said = operation.op == "add" and _says(operation.value, inside)
+            return self.authors[patched] if said else self._default(pointer)
+        return self._unpatched(pointer)
+
+    def _unpatched(self, pointer: str) -> Origin:
+        tokens = jsondoc.split(pointer)
+        layered = [(layer.value, _file_origin(layer, self.spec.key, pointer)) for layer in self.spec.static]
+        layered.append((self.config, Origin("configmap", self.spec.key)))
+        for value, origin in reversed(layered):
+            said = None if value == {} else _says(value, tokens)
+            if said is not None:
+                return origin if said else self._default(pointer)
+        return self._default(pointer)
+
+    def _default(self, pointer: str) -> Origin:
+        schemas = self.spec.schemas
+        from_config = _says(self.config_effective, jsondoc.split(pointer))
+        return Origin("default", schemas.config_file if from_config else schemas.values_file)
+
+
+def _resolve(operations: Sequence[Operation], key: str, value: JsonValue, where: str) -> patches.Resolution:
+    try:
+        resolution = patches.resolve(operations, {key: value}, where)
+        jsondoc.dumps(resolution.document)
+    except PatchError as error:
+        raise ValuesRejected(str(error)) from error
+    except ValueError as error:
+        raise ValuesRejected(f"{where}: the result is nested too deeply") from error
+    return resolution
+
+
+def _identity(operation: Operation) -> str:
+    return jsondoc.digest(operation.as_json())
+
+
+def _masking(below: JsonValue, value: JsonValue) -> JsonValue:
+    if not isinstance(below, dict) or not isinstance(value, dict):
+        return value
+    masked = {key: _masking(below.get(key), item) for key, item in value.items()}
+    return masked | {key: None for key in below if key not in value}
+
+
+def _leaves(value: JsonValue, pointer: str) -> Iterator[str]:
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from _leaves(item, f"{pointer}/{jsondoc.escape(key)}")
+    elif isinstance(value, list) and value:
+        for index, item in enumerate(value):
+            yield from _leaves(item, f"{pointer}/{index}")
+    else:
+        yield pointer
+
+
+def _says(value: JsonValue, tokens: Sequence[str]) -> bool | None:
+    """Answers whether a layer has a value at a place: None if it leaves the matter to those below it.
+
+    Maps are merged, so a missing key says nothing; anything else replaces all that is below.
+    """
+    missing = None
+    for token in tokens:
+        if isinstance(value, dict):
+            if token not in value:
+                return missing
+            value = value[token]
+        else:
+            missing = False
+            index = jsondoc.array_index(token)
+            if not isinstance(value, list) or index is None or index >= len(value):
+                return missing
+            value = value[index]
+    return True
+
+
+def _file_origin(layer: StaticLayer, key: str, pointer: str) -> Origin:
+    places = jsondoc.ancestry(jsondoc.join(key) + pointer)
+    return Origin("file", layer.file, line=next((layer.lines[place] for place in places if place in layer.lines), None))

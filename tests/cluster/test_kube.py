@@ -1,0 +1,453 @@
+"""The Kubernetes client, discovery, informers and CRDs against a real API server."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import aiohttp
+import pytest
+import yaml
+
+from addon_operator import jsondoc
+from addon_operator.errors import InputError, KubeError
+from addon_operator.jsondoc import JsonObject
+from addon_operator.kube import crds
+from addon_operator.kube.client import KubeClient, RequestStat
+from addon_operator.kube.informer import Event, Informer
+from addon_operator.kube.refs import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, SECRETS, Resource
+
+
+class Cluster(Protocol):
+    """What these tests use of the session's cluster."""
+
+    kubeconfig: Path
+    etcd_endpoint: str
+
+    def namespace(self) -> str: ...
+    def kubectl(self, *arguments: str) -> str: ...
+    def stop_apiserver(self) -> None: ...
+    def start_apiserver(self) -> None: ...
+
+
+async def connect(
+    kubeconfig: Path, *, server: str | None = None, on_request: Callable[[RequestStat], None] | None = None
+) -> KubeClient:
+    return await KubeClient.connect(
+        config_file=kubeconfig, context=None, server=server, qps=0, burst=1, on_request=on_request
+    )
+
+
+@pytest.fixture
+async def client(cluster: Cluster) -> AsyncIterator[KubeClient]:
+    made = await connect(cluster.kubeconfig)
+    yield made
+    await made.close()
+
+
+async def create(client: KubeClient, namespace: str, name: str, **data: str) -> JsonObject:
+    body: JsonObject = {"metadata": {"name": name}, "data": {**data}}
+    answer = jsondoc.loads(await client.request("POST", CONFIG_MAPS.path(namespace), body=jsondoc.dumps(body)))
+    assert isinstance(answer, dict)
+    return answer
+
+
+async def merge(client: KubeClient, path: str, patch: JsonObject) -> None:
+    await client.request("PATCH", path, body=jsondoc.dumps(patch), content_type="application/merge-patch+json")
+
+
+class Recorder:
+    """Remembers events as `(kind, name)` and lets a test wait for them."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._more = asyncio.Event()
+
+    def __call__(self, event: Event) -> None:
+        self.events.append(event)
+        self._more.set()
+
+    def names(self) -> list[tuple[str, str]]:
+        return [(event.kind, name_of(event)) for event in self.events if name_of(event) != "kube-root-ca.crt"]
+
+    async def until(self, condition: Callable[[Recorder], bool]) -> None:
+        while not condition(self):
+            self._more.clear()
+            await self._more.wait()
+
+
+def name_of(event: Event) -> str:
+    metadata = event.object["metadata"]
+    assert isinstance(metadata, dict)
+    return str(metadata["name"])
+
+
+@contextlib.asynccontextmanager
+async def watching(informer: Informer) -> AsyncIterator[None]:
+    task = asyncio.create_task(informer.run(), name="informer under test")
+    try:
+        await informer.wait_synced(30)
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+# --- client ---
+
+
+async def test_server_version_is_the_real_one(client: KubeClient) -> None:
+    assert (await client.server_version()).startswith("v1.")
+    assert await client.wait_reachable() == await client.server_version()
+
+
+async def test_refusal_has_status_and_reason(client: KubeClient, cluster: Cluster) -> None:
+    with pytest.raises(KubeError, match="absent") as caught:
+        await client.request("GET", CONFIG_MAPS.path(cluster.namespace(), "absent"))
+    assert (caught.value.status, caught.value.reason) == (404, "NotFound")
+
+
+async def test_what_the_server_says_of_a_secret_is_not_repeated(client: KubeClient, cluster: Cluster) -> None:
+    body = b'{"metadata": {"name": "s"}, "stringData": {"key": {"swordfish": 1}}, "type": "swordfish/swordfish/x"}'
+    with pytest.raises(KubeError) as caught:
+        await client.request("POST", SECRETS.path(cluster.namespace()), body=body)
+    assert caught.value.status == 400
+    assert "swordfish" not in str(caught.value)
+
+
+async def test_certificate_is_verified_unless_the_kubeconfig_says_else(cluster: Cluster, tmp_path: Path) -> None:
+    config = yaml.safe_load(cluster.kubeconfig.read_text())
+    for entry in config["clusters"]:
+        for key in ("insecure-skip-tls-verify", "certificate-authority", "certificate-authority-data"):
+            entry["cluster"].pop(key, None)
+    strict = tmp_path / "kubeconfig"
+    strict.write_text(yaml.safe_dump(config))
+    client = await connect(strict)
+    try:
+        with pytest.raises(KubeError) as caught:
+            await client.server_version()
+    finally:
+        await client.close()
+    assert (caught.value.status, caught.value.reason) == (0, "TLS")
+
+
+async def test_unknown_token_is_refused_after_one_more_try(cluster: Cluster, tmp_path: Path) -> None:
+    config = yaml.safe_load(cluster.kubeconfig.read_text())
+    config["users"] = [{"name": user["name"], "user": {"token": "nobody"}} for user in config["users"]]
+    foreign = tmp_path / "kubeconfig"
+    foreign.write_text(yaml.safe_dump(config))
+    stats: list[RequestStat] = []
+    client = await connect(foreign, on_request=stats.append)
+    try:
+        with pytest.raises(KubeError) as caught:
+            await client.wait_reachable()
+    finally:
+        await client.close()
+    assert caught.value.status == 401
+    assert [stat.code for stat in stats] == [401, 401]
+
+
+# --- discovery ---
+
+
+async def test_discovery_takes_two_requests(cluster: Cluster) -> None:
+    stats: list[RequestStat] = []
+    client = await connect(cluster.kubeconfig, on_request=stats.append)
+    try:
+        await client.discover()
+    finally:
+        await client.close()
+    assert sorted(stat.path for stat in stats) == ["/api", "/apis"]
+
+
+@pytest.mark.parametrize(
+    ("name", "api_version", "kind", "path"),
+    [
+        pytest.param("Deployment", None, "Deployment", "/apis/apps/v1/namespaces/n/deployments/x", id="kind"),
+        pytest.param("deployments", None, "Deployment", "/apis/apps/v1/namespaces/n/deployments/x", id="plural"),
+        pytest.param("DEPLOY", None, "Deployment", "/apis/apps/v1/namespaces/n/deployments/x", id="short"),
+        pytest.param("namespace", "v1", "Namespace", "/api/v1/namespaces/x", id="cluster scope"),
+        pytest.param("events", None, "Event", "/api/v1/namespaces/n/events/x", id="core group first"),
+        pytest.param(
+            "events", "events.k8s.io/v1", "Event", "/apis/events.k8s.io/v1/namespaces/n/events/x", id="version wanted"
+        ),
+    ],
+)
+async def test_discovery_finds(client: KubeClient, name: str, api_version: str | None, kind: str, path: str) -> None:
+    resource = (await client.discover()).resource(name, api_version)
+    assert (resource.kind, resource.path("n", "x")) == (kind, path)
+
+
+async def test_every_resource_that_the_server_lists_is_found(client: KubeClient, cluster: Cluster) -> None:
+    found = await client.discover()
+    lines = cluster.kubectl("api-resources", "--no-headers", "-o", "wide").splitlines()
+    listed = {(line.split()[0], next(word for word in line.split() if is_version(word))) for line in lines}
+    assert listed
+    for plural, api_version in listed:
+        resource = found.resource(plural, api_version)
+        assert (resource.plural, resource.api_version) == (plural, api_version)
+        assert f"{api_version}/{resource.kind}" in found.api_versions()
+
+
+def is_version(word: str) -> bool:
+    version = word.rpartition("/")[2]
+    return version[:1] == "v" and version[1:2].isdigit()
+
+
+# --- informer ---
+
+
+@pytest.mark.parametrize("metadata_only", [False, True], ids=["whole objects", "metadata only"])
+async def test_informer_tells_what_happens(client: KubeClient, cluster: Cluster, metadata_only: bool) -> None:
+    namespace, heard = cluster.namespace(), Recorder()
+    await create(client, namespace, "old", key="value")
+    informer = Informer(client, CONFIG_MAPS, namespace=namespace, metadata_only=metadata_only, handler=heard)
+    async with watching(informer):
+        assert heard.names() == [("ADDED", "old")]
+        await create(client, namespace, "new", key="value")
+        await merge(client, CONFIG_MAPS.path(namespace, "old"), {"metadata": {"labels": {"a": "b"}}})
+        await client.request("DELETE", CONFIG_MAPS.path(namespace, "new"))
+        await heard.until(lambda seen: ("DELETED", "new") in seen.names())
+    assert heard.names() == [("ADDED", "old"), ("ADDED", "new"), ("MODIFIED", "old"), ("DELETED", "new")]
+    for event in heard.events:
+        metadata = event.object["metadata"]
+        assert isinstance(metadata, dict)
+        assert "managedFields" not in metadata
+        assert (event.object["apiVersion"], event.object["kind"]) == ("v1", "ConfigMap")
+        assert ("data" in event.object) is not metadata_only
+
+
+async def test_informer_pages_through_many_objects(client: KubeClient, cluster: Cluster) -> None:
+    namespace, heard = cluster.namespace(), Recorder()
+    wanted = {f"c{at:04}" for at in range(600)}
+    await asyncio.gather(*(create(client, namespace, name) for name in wanted))
+    async with watching(Informer(client, CONFIG_MAPS, namespace=namespace, handler=heard)):
+        assert {name for _, name in heard.names()} == wanted
+        assert len(heard.names()) == len(wanted)
+
+
+async def test_selectors_decide_what_is_added_and_deleted(client: KubeClient, cluster: Cluster) -> None:
+    namespace, heard = cluster.namespace(), Recorder()
+    path = CONFIG_MAPS.path(namespace, "one")
+    informer = Informer(client, CONFIG_MAPS, namespace=namespace, label_selector="app=a", handler=heard)
+    async with watching(informer):
+        await create(client, namespace, "one")
+        await merge(client, path, {"metadata": {"labels": {"app": "a"}}})
+        await merge(client, path, {"metadata": {"labels": {"app": "b"}}})
+        await heard.until(lambda seen: len(seen.events) >= 2)
+    assert heard.names() == [("ADDED", "one"), ("DELETED", "one")]
+
+
+async def test_watch_that_the_server_ends_goes_on_where_it_was(client: KubeClient, cluster: Cluster) -> None:
+    namespace, heard = cluster.namespace(), Recorder()
+    await create(client, namespace, "first")
+    informer = Informer(client, CONFIG_MAPS, namespace=namespace, handler=heard, watch_timeout_s=2)
+    async with watching(informer):
+        await asyncio.sleep(3)
+        await create(client, namespace, "second")
+        await heard.until(lambda seen: ("ADDED", "second") in seen.names())
+    assert heard.names() == [("ADDED", "first"), ("ADDED", "second")]
+
+
+async def test_restart_of_the_api_server_makes_no_events(client: KubeClient, cluster: Cluster) -> None:
+    namespace, heard = cluster.namespace(), Recorder()
+    await create(client, namespace, "one")
+    async with watching(Informer(client, CONFIG_MAPS, namespace=namespace, handler=heard)):
+        await asyncio.to_thread(cluster.stop_apiserver)
+        await asyncio.to_thread(cluster.start_apiserver)
+        await create(client, namespace, "two")
+        await heard.until(lambda seen: ("ADDED", "two") in seen.names())
+    assert heard.names() == [("ADDED", "one"), ("ADDED", "two")]
+
+
+async def test_compaction_while_disconnected_shows_the_difference_only(client: KubeClient, cluster: Cluster) -> None:
+    namespace, heard = cluster.namespace(), Recorder()
+    for name in ("kept", "lost"):
+        await create(client, namespace, name)
+    informer = Informer(client, CONFIG_MAPS, namespace=namespace, handler=heard)
+    async with watching(informer):
+        seen = int(informer.resource_version)
+        await asyncio.to_thread(cluster.stop_apiserver)
+        try:
+            await etcd(cluster, "kv/deleterange", key=encoded(f"/registry/configmaps/{namespace}/lost"))
+            for _ in range(5):
+                header = await etcd(cluster, "kv/put", key=encoded("/elsewhere"), value=encoded("x"))
+            assert int(str(header["revision"])) > seen
+            await etcd(cluster, "kv/compaction", revision=str(header["revision"]), physical=True)
+        finally:
+            await asyncio.to_thread(cluster.start_apiserver)
+        await heard.until(lambda seen: ("DELETED", "lost") in seen.names())
+        await create(client, namespace, "later")
+        await heard.until(lambda seen: ("ADDED", "later") in seen.names())
+    assert heard.names() == [("ADDED", "kept"), ("ADDED", "lost"), ("DELETED", "lost"), ("ADDED", "later")]
+
+
+async def etcd(cluster: Cluster, method: str, **body: object) -> JsonObject:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{cluster.etcd_endpoint}/v3/{method}", json=body) as response,
+    ):
+        document = jsondoc.loads(await response.read())
+    assert isinstance(document, dict)
+    header = document["header"]
+    assert isinstance(header, dict)
+    return header
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+async def test_kind_that_is_not_served_yet_is_said_and_then_found(client: KubeClient) -> None:
+    document = crd("latecomers", "Latecomer")
+    resource = Resource("kube.test.example.com", "v1", "Latecomer", "latecomers", True)
+    informer = Informer(client, resource, namespace=None, handler=Recorder())
+    task = asyncio.create_task(informer.run(), name="informer under test")
+    try:
+        with pytest.raises(KubeError, match=r"latecomers.*404"):
+            await informer.wait_synced(0.5)
+        await crds.install(client, [("late.yaml", document)], labels={})
+        await informer.wait_synced(30)
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        await client.request("DELETE", CUSTOM_RESOURCE_DEFINITIONS.path(name="latecomers.kube.test.example.com"))
+
+
+# --- CRDs ---
+
+
+def crd(plural: str, kind: str, *, field: str = "size") -> JsonObject:
+    schema: JsonObject = {
+        "openAPIV3Schema": {
+            "type": "object",
+            "properties": {"spec": {"type": "object", "properties": {field: {"type": "string"}}}},
+        }
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.kube.test.example.com", "labels": {"from": "file"}},
+        "spec": {
+            "group": "kube.test.example.com",
+            "scope": "Namespaced",
+            "names": {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+        },
+    }
+
+
+@pytest.fixture
+def removed(cluster: Cluster) -> Iterator[None]:
+    yield
+    names = cluster.kubectl("get", "crd", "-o", "name").splitlines()
+    ours = [name for name in names if name.endswith(".kube.test.example.com")]
+    cluster.kubectl("delete", "--ignore-not-found", *ours)
+
+
+async def stored(client: KubeClient, plural: str) -> JsonObject:
+    path = CUSTOM_RESOURCE_DEFINITIONS.path(name=f"{plural}.kube.test.example.com")
+    document = jsondoc.loads(await client.request("GET", path))
+    assert isinstance(document, dict)
+    return document
+
+
+@pytest.mark.usefixtures("removed")
+async def test_crds_are_served_when_install_returns(client: KubeClient, cluster: Cluster) -> None:
+    kinds = [f"Fresh{letter}" for letter in "abcdefghijkl"]
+    documents = [(f"{kind}.yaml", crd(f"{kind.lower()}s", kind)) for kind in kinds]
+    report = await crds.install(client, documents, labels={"heritage": "addon-operator"})
+    assert report.created == tuple(f"{kind.lower()}s.kube.test.example.com" for kind in kinds)
+    namespace = cluster.namespace()
+    for kind in kinds:
+        path = f"/apis/kube.test.example.com/v1/namespaces/{namespace}/{kind.lower()}s"
+        body = jsondoc.dumps(
+            {"apiVersion": "kube.test.example.com/v1", "kind": kind, "metadata": {"name": "x"}, "spec": {"size": "1"}}
+        )
+        await client.request("POST", path, body=body)
+    labels = jsondoc.lookup(await stored(client, "freshas"), "/metadata/labels")
+    assert labels == {"from": "file", "heritage": "addon-operator"}
+
+
+@pytest.mark.usefixtures("removed")
+async def test_only_changed_crds_are_written(client: KubeClient) -> None:
+    first = [("a.yaml", crd("steadies", "Steady")), ("b.yaml", crd("changers", "Changer")), ("empty.yaml", {})]
+    await crds.install(client, first, labels={"heritage": "x"})
+    before = await stored(client, "steadies")
+    foreign: JsonObject = {"metadata": {"labels": {"theirs": "1"}, "annotations": {"also": "theirs"}}}
+    await merge(client, CUSTOM_RESOURCE_DEFINITIONS.path(name="changers.kube.test.example.com"), foreign)
+
+    second = [("a.yaml", crd("steadies", "Steady")), ("b.yaml", crd("changers", "Changer", field="weight"))]
+    report = await crds.install(client, second, labels={"heritage": "x"})
+
+    assert (report.created, report.updated) == ((), ("changers.kube.test.example.com",))
+    assert report.unchanged == ("steadies.kube.test.example.com",)
+    assert await stored(client, "steadies") == before
+    changed = await stored(client, "changers")
+    assert jsondoc.lookup(changed, "/metadata/labels") == {"from": "file", "heritage": "x", "theirs": "1"}
+    assert jsondoc.lookup(changed, "/metadata/annotations/also") == "theirs"
+    weight = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/weight"
+    assert jsondoc.lookup(changed, weight) == {"type": "string"}
+    assert jsondoc.lookup(changed, "/status/conditions")
+
+
+@pytest.mark.usefixtures("removed")
+async def test_conversion_that_the_file_does_not_mention_stays(client: KubeClient) -> None:
+    await crds.install(client, [("a.yaml", crd("converts", "Convert"))], labels={})
+    hook: JsonObject = {"url": "https://127.0.0.1/convert"}
+    webhook: JsonObject = {"clientConfig": hook, "conversionReviewVersions": ["v1"]}
+    conversion: JsonObject = {"spec": {"conversion": {"strategy": "Webhook", "webhook": webhook}}}
+    await merge(client, CUSTOM_RESOURCE_DEFINITIONS.path(name="converts.kube.test.example.com"), conversion)
+    await crds.install(client, [("a.yaml", crd("converts", "Convert", field="other"))], labels={})
+    kept = jsondoc.lookup(await stored(client, "converts"), "/spec/conversion/webhook/clientConfig/url")
+    assert kept == "https://127.0.0.1/convert"
+
+
+@pytest.mark.usefixtures("removed")
+async def test_two_operators_may_install_the_same_crds(client: KubeClient) -> None:
+    documents = [(f"{at}.yaml", crd(f"shared{at}", f"Shared{at}")) for at in range(4)]
+    reports = await asyncio.gather(*(crds.install(client, documents, labels={}) for _ in range(3)))
+    assert sum(len(report.created) for report in reports) == 4
+    assert sum(len(report.unchanged) for report in reports) == 8
+
+
+@pytest.mark.usefixtures("removed")
+async def test_errors_name_file_and_crd_and_the_others_are_installed(client: KubeClient) -> None:
+    broken = crd("brokens", "Broken")
+    spec = broken["spec"]
+    assert isinstance(spec, dict)
+    spec["scope"] = "Nowhere"
+    with pytest.raises(KubeError, match=r"crds/bad.yaml: CustomResourceDefinition brokens\.kube.*scope") as caught:
+        await crds.install(client, [("crds/bad.yaml", broken), ("good.yaml", crd("goods", "Good"))], labels={})
+    assert caught.value.status == 422
+    assert jsondoc.lookup(await stored(client, "goods"), "/metadata/name") == "goods.kube.test.example.com"
+
+
+@pytest.mark.usefixtures("removed")
+async def test_names_that_are_taken_are_said_so(client: KubeClient) -> None:
+    await crds.install(client, [("a.yaml", crd("takens", "Taken"))], labels={})
+    with pytest.raises(KubeError, match=r"b.yaml: .*names are taken"):
+        await crds.install(client, [("b.yaml", crd("others", "Taken"))], labels={}, timeout_s=20)
+
+
+@pytest.mark.parametrize(
+    ("documents", "message"),
+    [
+        pytest.param([("a.yaml", {"kind": "Pod", "apiVersion": "v1"})], r"a.yaml: Pod of v1 is not", id="other kind"),
+        pytest.param(
+            [("a.yaml", crd("xs", "X") | {"apiVersion": "apiextensions.k8s.io/v1beta1"})], "v1beta1", id="old version"
+        ),
+        pytest.param([("a.yaml", crd("xs", "X") | {"metadata": {}})], "without metadata.name", id="no name"),
+        pytest.param([("a.yaml", crd("xs", "X")), ("b.yaml", crd("xs", "X"))], r"b.yaml: .* in a.yaml", id="twice"),
+    ],
+)
+async def test_documents_that_are_no_crds_are_refused(
+    client: KubeClient, documents: list[tuple[str, JsonObject]], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        await crds.install(client, documents, labels={})

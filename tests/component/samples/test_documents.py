@@ -1,0 +1,90 @@
+"""The documents say what is so: settings, commands, links, and the module that README has people write."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import click
+import pytest
+
+from addon_operator import settings
+from addon_operator.cli import cli
+from tests.component.samples.conftest import ROOT, HookBench
+
+DOCUMENTS = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        ROOT / "modules" / "README.md",
+        ROOT / "global-hooks" / "README.md",
+    ]
+)
+_LINK = re.compile(r"\]\(([^)#]+)?(?:#([^)]+))?\)")
+_COMMAND = re.compile(r"addon-operator ((?:module|global|queue|config|raw|dev|start|version)\b[^`|#\n]*)")
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("row", settings.TABLE, ids=lambda row: row.field)
+def test_every_setting_is_documented(row: settings.Setting) -> None:
+    default = f"`{row.default}`" if row.default else ""
+    if row.field == "module_workers":
+        default = "number of CPUs"
+    choices = f" One of {', '.join(row.choices)}." if row.choices else ""
+    variables = " ".join(f"`{name}`" for name in row.variables)
+    line = f"| `--{row.flag}` | {variables} | {default} | {row.help}{choices} |"
+    assert line in (ROOT / "docs" / "running.md").read_text().splitlines()
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=_name)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target, anchor in _LINK.findall(path.read_text()):
+        if target.startswith(("http:", "https:")):
+            continue
+        linked = path.parent / target if target else path
+        assert linked.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", linked.read_text(), re.MULTILINE)
+            assert anchor in {re.sub(r"[^a-z0-9 -]", "", text.lower()).replace(" ", "-") for text in headings}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=_name)
+def test_commands_exist(path: Path) -> None:
+    for words in _COMMAND.findall(path.read_text()):
+        command: click.Command = cli
+        for word in words.split():
+            if not isinstance(command, click.Group) or not word.isidentifier():
+                break
+            found = command.get_command(click.Context(command), word)
+            assert found is not None, words
+            command = found
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert set(re.findall(r"(?<= )--?[a-z][a-z-]*", words)) <= options | {"--help"}, words
+
+
+def test_the_module_of_the_readme_works(bench: HookBench, helm: Path, tmp_path: Path) -> None:
+    section = (ROOT / "README.md").read_text().split("## A module in five minutes")[1].split("\n## ")[0]
+    code = "\n".join(line[8:] for line in section.splitlines() if line.startswith(" " * 8) or not line)
+    subprocess.run(["bash", "-euc", code], cwd=tmp_path, check=True, timeout=60)
+    hook = tmp_path / "modules" / "060-hello" / "hooks" / "greet.sh"
+    assert json.loads(bench.run(hook, arguments=["--config"]).stdout) == {"configVersion": "v1", "beforeHelm": 10}
+    done = bench.run(hook, values={"global": {"discovery": {"kubernetesVersion": "v1.36.3"}}, "hello": {}})
+    assert done.operations("VALUES_JSON_PATCH_PATH") == [
+        {"op": "add", "path": "/hello/greeting", "value": "hello, Kubernetes v1.36.3"}
+    ]
+    command = [str(helm), "template", "hello", str(hook.parents[1])]
+    done_by_helm = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert 'greeting: "not yet"' in done_by_helm.stdout
+
+
+def test_the_map_of_the_architecture_shows_files_that_exist() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    package = ROOT / "addon_operator"
+    named = set(re.findall(r"`([a-z_/]+(?:\.py|/))`", text))
+    assert len(named) > 40
+    assert [name for name in sorted(named) if not ((package / name).exists() or (ROOT / name).exists())] == []

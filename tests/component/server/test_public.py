@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+
+from addon_operator.errors import SettingsError
+from addon_operator.server.public import PublicServer
+from addon_operator.server.status import ConvergeStatus, Startup
+
+
+@dataclasses.dataclass
+class Operator:
+    status: ConvergeStatus
+    troubles: list[str]
+    port: int = 0
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.port}{path}"
+
+
+@pytest.fixture
+async def operator() -> AsyncIterator[Operator]:
+    operator = Operator(ConvergeStatus(Startup.NOT_STARTED), [])
+    server = PublicServer(
+        converge=lambda: operator.status,
+        troubles=lambda: operator.troubles,
+        metrics=lambda: b"addon_operator_live_ticks 3\n",
+        hook_metrics=lambda: b"hook_made 1\n",
+    )
+    operator.port = await server.start(address="127.0.0.1", port=0)
+    yield operator
+    await server.stop()
+
+
+async def _get(session: aiohttp.ClientSession, url: str) -> tuple[int, str, str]:
+    async with session.get(url) as response:
+        return response.status, response.headers["Content-Type"], await response.text()
+
+
+TEXT = "text/plain; charset=utf-8"
+METRICS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+async def test_readyz_follows_the_first_converge(operator: Operator, session: aiohttp.ClientSession) -> None:
+    assert await _get(session, operator.url("/readyz")) == (500, TEXT, "Startup converge in progress")
+    operator.status = ConvergeStatus(Startup.DONE)
+    assert await _get(session, operator.url("/readyz")) == (200, TEXT, "Startup converge done.")
+    operator.status = ConvergeStatus(Startup.DONE, stopping=True)
+    assert await _get(session, operator.url("/readyz")) == (500, TEXT, "Stopping")
+
+
+async def test_healthz_says_what_is_wrong(operator: Operator, session: aiohttp.ClientSession) -> None:
+    assert (await _get(session, operator.url("/healthz")))[0] == 200
+    operator.troubles = ["queue main: its head waits for 1h10m", "watch of Pod is stale"]
+    assert await _get(session, operator.url("/healthz")) == (
+        500,
+        TEXT,
+        "queue main: its head waits for 1h10m\nwatch of Pod is stale\n",
+    )
+
+
+async def test_status_converge(operator: Operator, session: aiohttp.ClientSession) -> None:
+    operator.status = ConvergeStatus(Startup.IN_PROGRESS, tasks=4)
+    assert await _get(session, operator.url("/status/converge")) == (200, TEXT, operator.status.text())
+    async with session.get(operator.url("/status/converge?output=json")) as response:
+        assert await response.json() == operator.status.document()
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        pytest.param("/metrics", "addon_operator_live_ticks 3\n", id="operator"),
+        pytest.param("/metrics/hooks", "hook_made 1\n", id="hooks"),
+    ],
+)
+async def test_metrics(operator: Operator, session: aiohttp.ClientSession, path: str, body: str) -> None:
+    assert await _get(session, operator.url(path)) == (200, METRICS, body)
+
+
+async def test_discovery_and_index_name_every_page(operator: Operator, session: aiohttp.ClientSession) -> None:
+    _, _, listed = await _get(session, operator.url("/discovery"))
+    _, kind, index = await _get(session, operator.url("/"))
+    paths = [line.removeprefix("GET ") for line in listed.splitlines()]
+    assert set(paths) == {"/", "/healthz", "/readyz", "/status/converge", "/metrics", "/metrics/hooks", "/discovery"}
+    assert kind == "text/html; charset=utf-8"
+    assert [path for path in paths[1:] if f'href="{path}"' not in index] == []
+    for path in paths:
+        assert (await _get(session, operator.url(path)))[0] != 404, path
+
+
+async def test_a_port_that_is_taken_is_named(operator: Operator) -> None:
+    second = PublicServer(
+        converge=lambda: operator.status, troubles=list, metrics=lambda: b"", hook_metrics=lambda: b""
+    )
+    with pytest.raises(SettingsError, match=f"127.0.0.1:{operator.port}.*--prometheus-listen-port"):
+        await second.start(address="127.0.0.1", port=operator.port)
+    await second.stop()
+
+
+async def test_after_stop_nobody_listens_and_the_port_is_free(session: aiohttp.ClientSession) -> None:
+    status = ConvergeStatus(Startup.DONE)
+    server = PublicServer(converge=lambda: status, troubles=list, metrics=lambda: b"", hook_metrics=lambda: b"")
+    port = await server.start(address="127.0.0.1", port=0)
+    assert (await _get(session, f"http://127.0.0.1:{port}/readyz"))[0] == 200
+    await server.stop()
+    with pytest.raises(aiohttp.ClientConnectorError):
+        await _get(session, f"http://127.0.0.1:{port}/readyz")
+    assert await server.start(address="127.0.0.1", port=port) == port
+    await server.stop()

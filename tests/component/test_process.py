@@ -1,0 +1,307 @@
+"""Child processes that behave and that do not; all real."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from addon_operator import process
+from addon_operator.process import Exit
+
+ENV = {"PATH": os.environ["PATH"]}
+
+
+@pytest.fixture(autouse=True)
+def nothing_leaks() -> Iterator[None]:
+    """No test leaves a process, a zombie or a file descriptor behind."""
+    descriptors, children = set(Path("/proc/self/fd").iterdir()), _children()
+    with process.adopt_orphans():
+        yield
+    assert _children() == children
+    assert set(Path("/proc/self/fd").iterdir()) - descriptors == set()
+
+
+def _children() -> set[str]:
+    return {pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+
+
+def _alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def _pids(file: Path) -> list[int]:
+    return [int(line) for line in file.read_text().split()] if file.exists() else []
+
+
+async def _until_written(file: Path, lines: int) -> None:
+    while len(_pids(file)) < lines:
+        await asyncio.sleep(0.01)
+
+
+async def _bash(script: str, *, timeout_s: float = 60, grace_s: float = 60, **env: str) -> Exit:
+    return await process.run(["bash", "-c", script], env={**ENV, **env}, timeout_s=timeout_s, grace_s=grace_s)
+
+
+async def test_tells_how_it_ended() -> None:
+    ended = await _bash("echo no >&2; exit 7")
+    assert (ended.code, ended.timed_out, ended.stderr_tail) == (7, False, "no")
+    assert ended.duration_s > 0
+    assert ended.max_rss_bytes > 2**20
+
+
+async def test_counts_the_cpu_time_of_its_children() -> None:
+    ended = await _bash("(i=0; while ((i < 60000)); do ((i+=1)); done); true")
+    assert ended.user_cpu_s + ended.sys_cpu_s > 0.01
+
+
+async def test_a_signal_is_a_negative_code() -> None:
+    assert (await _bash("kill -SEGV $$")).code == -signal.SIGSEGV
+
+
+async def test_gives_lines_while_it_runs(tmp_path: Path) -> None:
+    answer = tmp_path / "answer"
+    seen: list[tuple[str, str]] = []
+
+    def on_line(stream: str, line: str) -> None:
+        seen.append((stream, line))
+        answer.touch()  # only now can the child go on
+
+    script = f"echo first; while [ ! -e {answer} ]; do sleep 0.01; done; echo second >&2"
+    await process.run(["bash", "-c", script], env=ENV, timeout_s=60, on_line=on_line)
+    assert seen == [("stdout", "first"), ("stderr", "second")]
+
+
+async def test_environment_directory_and_input(tmp_path: Path) -> None:
+    ended, printed = await process.capture(
+        ["bash", "-c", 'pwd; echo "$A-$HOME"; cat'],
+        env={**ENV, "A": "1"},
+        cwd=tmp_path,
+        timeout_s=60,
+        max_bytes=1000,
+    )
+    assert ended.code == 0
+    assert printed.decode().splitlines() == [str(tmp_path), "1-"]
+
+
+async def test_writes_stdout_into_a_private_file(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    lines: list[str] = []
+    await process.run(
+        ["bash", "-c", "echo out; echo err >&2"],
+        env=ENV,
+        timeout_s=60,
+        stdout=target,
+        on_line=lambda stream, line: lines.append(f"{stream} {line}"),
+    )
+    assert target.read_text() == "out\n"
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert lines == ["stderr err"]
+
+
+async def test_too_much_output_ends_the_child(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="more than 1000 bytes") as caught:
+        await process.capture(["yes"], env=ENV, timeout_s=60, max_bytes=1000)
+    assert caught.value.errno == errno.EFBIG
+    with pytest.raises(OSError, match="more than 1000 bytes"):
+        await process.run(["yes"], env=ENV, timeout_s=60, stdout=tmp_path / "out", max_stdout_bytes=1000)
+    assert (tmp_path / "out").stat().st_size <= 1000
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "number"),
+    [
+        pytest.param(None, 0, errno.ENOENT, id="no file"),
+        pytest.param("#!/bin/sh\n", 0o600, errno.EACCES, id="not executable"),
+        pytest.param("#!/no/such/shell\n", 0o700, errno.ENOENT, id="no interpreter"),
+        pytest.param("echo\n", 0o700, errno.ENOEXEC, id="no program"),
+    ],
+)
+async def test_what_cannot_be_started(tmp_path: Path, content: str | None, mode: int, number: int) -> None:
+    path = tmp_path / "program"
+    if content is not None:
+        path.write_text(content)
+        path.chmod(mode)
+    with pytest.raises(OSError, match="program") as caught:
+        await process.run([str(path)], env=ENV, timeout_s=60)
+    assert caught.value.errno == number
+
+
+async def test_the_deadline_asks_first() -> None:
+    ended = await _bash("trap 'echo bye >&2; exit 3' TERM; echo on >&2; while :; do sleep 0.01; done", timeout_s=2)
+    assert (ended.code, ended.timed_out) == (3, True)
+    assert ended.stderr_tail.endswith("bye")
+
+
+async def test_the_deadline_kills_what_ignores_it() -> None:
+    ended = await _bash("trap '' TERM; while :; do sleep 0.01; done", timeout_s=2, grace_s=0.2)
+    assert (ended.code, ended.timed_out) == (-signal.SIGKILL, True)
+
+
+async def test_a_stopped_child_is_killed() -> None:
+    ended = await _bash("kill -STOP $$", timeout_s=0.3, grace_s=0.2)
+    assert (ended.code, ended.timed_out) == (-signal.SIGKILL, True)
+
+
+LEAVERS = {
+    "same group": "sleep 1000 & echo $! >> $PIDS",
+    "deaf": "(trap '' TERM HUP INT; echo $BASHPID >> $PIDS; while :; do sleep 0.01; done) &",
+    "own group": "set -m; sleep 1000 & echo $! >> $PIDS",
+    "own session": "setsid sh -c 'echo $$ >> $PIDS; exec sleep 1000' &",
+    "daemon": "(setsid sh -c '(echo $$ >> $PIDS; sleep 1000 & echo $! >> $PIDS; wait) &' &)",
+    "own session without environment": "setsid sh -c 'env -i sleep 1000 & echo $! >> $PIDS; echo $$ >> $PIDS; wait' &",
+    "ended unseen in an own session": "setsid sh -c 'echo $$ >> $PIDS' & exec sleep 0.3",
+}
+
+
+@pytest.mark.parametrize("script", LEAVERS.values(), ids=LEAVERS.keys())
+async def test_nothing_outlives_the_run(tmp_path: Path, script: str) -> None:
+    pids = tmp_path / "pids"
+    await _bash(f"{script}\nwhile [ ! -s $PIDS ]; do sleep 0.01; done", PIDS=str(pids))
+    assert _pids(pids)
+    assert not [pid for pid in _pids(pids) if _alive(pid)]
+
+
+async def test_a_run_leaves_the_family_of_another_alone(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    other = asyncio.create_task(
+        _bash("(setsid sh -c 'echo $$ >> $PIDS; exec sleep 1000' &); sleep 1000", PIDS=str(pids)), name="other"
+    )
+    await _until_written(pids, 1)
+    await _bash("true")
+    assert _alive(_pids(pids)[0])
+    other.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await other
+    assert not _alive(_pids(pids)[0])
+
+
+async def test_children_of_others_are_left_alone() -> None:
+    outsider = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    ours = subprocess.Popen(["sh", "-c", "exit 5"])
+    os.waitid(os.P_PID, ours.pid, os.WEXITED | os.WNOWAIT)
+    await _bash("(setsid sleep 1000 &)")
+    assert outsider.poll() is None
+    assert ours.wait() == 5
+    outsider.kill()
+    outsider.wait()
+
+
+async def test_output_pipes_kept_open_do_not_hold_it_up(tmp_path: Path) -> None:
+    """A process that is no descendant by any mark keeps the pipe open; the run ends all the same."""
+    pids = tmp_path / "pids"
+    lines: list[str] = []
+    await process.run(
+        ["bash", "-c", f"env -i setsid sh -c 'echo $$ > {pids}; exec sleep 1000' & echo said; "
+         f"while [ ! -s {pids} ]; do sleep 0.01; done"],
+        env=ENV, timeout_s=60, on_line=lambda _stream, line: lines.append(line),
+    )  # fmt: skip
+    assert lines == ["said"]
+    for pid in _pids(pids):
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+async def test_closed_pipes_do_not_end_it() -> None:
+    ended = await _bash("exec >&- 2>&-; sleep 0.2; exit 4")
+    assert ended.code == 4
+
+
+async def test_a_flood_of_output_is_cut() -> None:
+    lines: list[str] = []
+    await process.run(
+        ["bash", "-c", "yes | head -c 20000000; head -c 1000000 /dev/zero >&2"],
+        env=ENV,
+        timeout_s=60,
+        on_line=lambda _stream, line: lines.append(line),
+    )
+    assert len(lines) == process.MAX_LINES + 2
+    assert max(map(len, lines)) < 11_000
+    assert [line for line in lines if "more lines" in line] == ["... (9990000 more lines, not shown)"]
+
+
+async def test_the_last_words_are_kept() -> None:
+    ended = await _bash("head -c 1000000 /dev/zero | tr '\\0' x >&2; echo end >&2; exit 1")
+    assert ended.stderr_tail.endswith("xend")
+    assert len(ended.stderr_tail) <= 8192
+
+
+async def test_cancellation_ends_the_group_and_is_raised_again(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    task = asyncio.create_task(_bash("echo $$ >> $PIDS; sleep 1000 & echo $! >> $PIDS; wait", PIDS=str(pids)))
+    await _until_written(pids, 2)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not [pid for pid in _pids(pids) if _alive(pid)]
+
+
+async def test_a_second_cancellation_ends_the_grace(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    script = "trap 'echo 1 >> $PIDS' TERM; echo $$ >> $PIDS; while :; do sleep 0.01; done"
+    task = asyncio.create_task(_bash(script, grace_s=3600, PIDS=str(pids)))
+    await _until_written(pids, 1)
+    task.cancel()
+    await _until_written(pids, 2)  # it heard SIGTERM and goes on
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not _alive(_pids(pids)[0])
+
+
+async def test_many_at_once() -> None:
+    codes = await asyncio.gather(*(_bash(f"(setsid sleep 1000 &); exit {number}") for number in range(20)))
+    assert [ended.code for ended in codes] == list(range(20))
+
+
+async def test_the_group_dies_with_the_operator(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    program = textwrap.dedent(
+        """
+        import asyncio, os, sys
+        from addon_operator import process
+        script = "trap '' TERM HUP; echo $$ >> $PIDS; sleep 1000 & echo $! >> $PIDS; wait"
+        env = {"PATH": os.environ["PATH"], "PIDS": sys.argv[1]}
+        asyncio.run(process.run(["bash", "-c", script], env=env, timeout_s=1000))
+        """
+    )
+    operator = subprocess.Popen([sys.executable, "-c", program, str(pids)])
+    await _until_written(pids, 2)
+    operator.kill()
+    operator.wait()
+    while [pid for pid in _pids(pids) if _runs(pid)]:
+        await asyncio.sleep(0.01)
+    for pid in _pids(pids):  # adopted by this process, as it adopts orphans
+        os.waitpid(pid, 0)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def test_without_adoption_the_group_is_still_ended(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    program = textwrap.dedent(
+        """
+        import asyncio, os, sys
+        from addon_operator import process
+        env = {"PATH": os.environ["PATH"], "PIDS": sys.argv[1]}
+        ended = asyncio.run(process.run(["bash", "-c", "sleep 1000 & echo $! >> $PIDS"], env=env, timeout_s=1000))
+        sys.exit(ended.code)
+        """
+    )
+    assert subprocess.run([sys.executable, "-c", program, str(pids)], check=False).returncode == 0
+    while _runs(_pids(pids)[0]):
+        await asyncio.sleep(0.01)
+    os.waitpid(_pids(pids)[0], 0)
