@@ -1,20 +1,22 @@
 """The composition root: builds all parts from the settings, starts them in order, stops them in reverse.
 
-Start: HTTP server (not ready) and debug socket -> API server -> what is on disk -> ConfigMap -> release storage -> queues.
-Stop: not ready -> no new work, the running hook gets SIGTERM, a helm in flight may finish -> sockets last.
-Source: contract.md 3.1, design.md 4.
+Start: HTTP server (not ready) -> API server -> what is on disk, global hooks' configuration -> ConfigMap -> releases ->
+debug socket -> queues. Stop: not ready -> no new work; the running hook gets SIGTERM, a helm in flight may finish ->
+sockets. Source: contract.md 3.1, design.md 4.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import shutil
 import signal
-import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
+
+import click
 
 from addon_operator import __version__, logs, process
 from addon_operator.backoff import RetryPolicy
@@ -22,97 +24,208 @@ from addon_operator.configmap.config import OperatorConfig
 from addon_operator.configmap.source import ConfigMapSource
 from addon_operator.dispatch.converge import ConvergeHandler
 from addon_operator.dispatch.handlers import Handlers
-from addon_operator.dispatch.routing import absent_objects, config_accepted, startup_tasks
-from addon_operator.errors import AddonOperatorError, InvariantBroken
+from addon_operator.dispatch.routing import absent_objects, config_accepted, release_changed, startup_tasks
+from addon_operator.errors import AddonOperatorError, InvariantBroken, SettingsError, ValuesRejected
+from addon_operator.helm.binary import find_helm
+from addon_operator.helm.chart import ChartReader
 from addon_operator.helm.client import HelmClient
+from addon_operator.helm.cluster import Cluster
+from addon_operator.helm.deploy import Deployer
 from addon_operator.helm.healing import Healing
 from addon_operator.helm.storage import ReleaseStorage
-from addon_operator.hooks.bindings import LifecycleKind
 from addon_operator.hooks.call import HookId
-from addon_operator.hooks.catalog import Hook, HookCatalog, LoadedHooks
+from addon_operator.hooks.catalog import Hook, HookCatalog, LoadedHooks, global_root
 from addon_operator.hooks.effects import HookRuns
 from addon_operator.hooks.engine import HookEngine
 from addon_operator.inspection import OperatorInspector
 from addon_operator.kube.client import KubeClient, RequestStat
-from addon_operator.kube.discovery import Discovery
 from addon_operator.kube.patcher import ObjectPatcher
+from addon_operator.kube.refs import ObjectKey
 from addon_operator.logs import get_logger
 from addon_operator.metrics import HeadTask, Metrics
 from addon_operator.modules.crds import CrdInstaller
-from addon_operator.modules.deployment import Deployment
+from addon_operator.modules.deployment import ModuleDeployment
 from addon_operator.modules.enablement import Enablement
-from addon_operator.modules.loader import ModuleLoader, hooks_root
-from addon_operator.modules.registry import ModuleRegistry
+from addon_operator.modules.loader import ModuleLoader, Scan
+from addon_operator.modules.registry import ModulePhase, ModuleRegistry
 from addon_operator.modules.runner import ModuleRunner
-from addon_operator.report import converge_table
 from addon_operator.server.debug import DebugServer
+from addon_operator.server.pages import modules_table
 from addon_operator.server.public import PublicServer
 from addon_operator.server.status import ConvergeStatus, Startup
 from addon_operator.settings import Settings
 from addon_operator.tasks.queue import Attempt, QueueSet
-from addon_operator.tasks.task import Outcome, RunHook, Task, kind
-from addon_operator.values.store import SectionSpec, ValuesStore
+from addon_operator.tasks.task import Outcome, RunHook, RunModules, Task, kind
+from addon_operator.values.store import ValuesStore
 
 log = get_logger("operator")
 
 _LIVE_TICK_S = 10.0
+_SYNC_WITHIN_S = 60.0
 _ONCE_FAILURES = 3
 
 
 def run(settings: Settings, *, once: bool) -> int:
     """Runs the operator until SIGTERM, SIGINT, or, with `once`, the end of the first converge.
 
+    With `once`, what was done is printed to stdout as a table.
+
     Returns:
-        The exit status: 0 stopped or converged, 1 a task kept failing (`once` only).
+        The exit status: 0 stopped or converged; 1 a task kept failing (only with `once`).
 
     Raises:
         AddonOperatorError: it could not start.
     """
     logs.configure(settings.log_type, settings.log_level, with_time=not settings.log_no_time)
     process.adopt_orphans()
-    with _private_directory(settings.tmp_dir) as tmp_dir:
-        return asyncio.run(Operator(settings, tmp_dir).run(once=once))
+    with _run_directory(settings.tmp_dir) as directory:
+        return asyncio.run(_run(settings, directory, once=once))
+
+
+async def _run(settings: Settings, directory: Path, *, once: bool) -> int:
+    """Lets a signal end the work in an orderly way, at whatever point it is."""
+    loop = asyncio.get_running_loop()
+    operator = Operator(settings, directory)
+    work = asyncio.create_task(operator.run(once=once), name="operator")
+
+    def stop(number: signal.Signals) -> None:
+        log.info("operator stops; a helm in flight may finish", reason=number.name)
+        operator.stopping = True
+        work.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if not operator.stopping:
+            raise
+        return 0
+    except BaseExceptionGroup as group:
+        # The groups of tasks wrap what ended them; the first error of ours says what it was.
+        known = group.subgroup(AddonOperatorError)
+        raise _first(known or group) from group
+    finally:
+        log.info("operator stopped")
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+@contextlib.contextmanager
+def _run_directory(tmp_dir: Path) -> Iterator[Path]:
+    """A private directory of this process; those of processes that were killed are cleared away."""
+    try:
+        tmp_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for left in tmp_dir.glob("run-*"):
+            number = left.name.removeprefix("run-")
+            if not number.isdecimal() or not Path("/proc", number).exists():
+                shutil.rmtree(left, ignore_errors=True)
+        directory = tmp_dir / f"run-{os.getpid()}"
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(mode=0o700)
+    except OSError as error:
+        raise SettingsError(f"{tmp_dir}: cannot be used for temporary files: {error.strerror}") from error
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Disk:
+    """What was read from disk at the start."""
+
+    scan: Scan
+    loader: ModuleLoader
+    hooks: LoadedHooks
 
 
 class Operator:
-    """All parts of one operator."""
+    """One operator: its parts, and the order in which they live.
 
-    def __init__(self, settings: Settings, tmp_dir: Path) -> None:
+    Attributes:
+        stopping: a signal has ended it.
+    """
+
+    def __init__(self, settings: Settings, directory: Path) -> None:
+        self.stopping = False
         self._settings = settings
-        self._tmp_dir = tmp_dir
-        self._stopping = asyncio.Event()
-        self._stuck = asyncio.Event()
-        self._failures: dict[int, int] = {}
+        self._directory = directory
         self._metrics = Metrics(settings.metrics_prefix)
         self._registry = ModuleRegistry()
         retry = RetryPolicy(settings.retry_first_s, settings.retry_most_s)
         self._queues = QueueSet(self._handle, retry=retry, observe=self._observe)
         self._handlers: Handlers | None = None
         self._converge: ConvergeHandler | None = None
+        self._failures: dict[int, int] = {}
+        self._stuck = asyncio.Event()
 
     async def run(self, *, once: bool) -> int:
-        """Starts, works and stops; see `run` above."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop, number)
-        log.info("operator starts", version=__version__, namespace=self._settings.namespace)
+        """Starts, works and stops; see the function `run`."""
+        chosen = self._settings
+        log.info("operator starts", version=__version__, namespace=chosen.namespace)
         async with contextlib.AsyncExitStack() as stack:
             await self._serve_http(stack)
-            work = asyncio.create_task(self._work(stack, once=once), name="operator/work")
-            stop = asyncio.create_task(self._stopping.wait(), name="operator/stop")
-            try:
-                await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
-                return work.result() if work.done() else 0
-            finally:
-                self._stopping.set()
-                for task in (work, stop):
-                    task.cancel()
-                await asyncio.gather(work, stop, return_exceptions=True)
-                log.info("operator stops")
+            client = await self._connect(stack)
+            binary, disk, _ = await asyncio.gather(
+                find_helm(chosen.helm_bin, os.environ, cache_dir=chosen.tmp_dir),
+                self._read_disk(self._engine(client)),
+                client.wait_reachable(),
+            )
+            cluster = await Cluster.ask(client)
+            helm = HelmClient(
+                kube=client,
+                binary=binary,
+                namespace=chosen.namespace,
+                tmp_dir=self._directory,
+                cache_dir=chosen.tmp_dir / "helm",
+                environment=os.environ,
+                timeout_s=chosen.helm_timeout_s,
+                history_max=chosen.helm_history_max,
+                extra_labels=chosen.crd_extra_labels,
+                keep_files=chosen.keep_tmp_files,
+                on_operation=self._count_helm,
+            )
+            return await self._work(client, cluster, helm, disk, stack, once=once)
 
-    def _stop(self, number: int) -> None:
-        log.info("stopping, the running task may end first", reason=signal.Signals(number).name)
-        self._stopping.set()
+    # --- start
+
+    def _engine(self, client: KubeClient) -> HookEngine:
+        chosen = self._settings
+        return HookEngine(
+            tmp_dir=self._directory,
+            environment={**client.child_environment(), **os.environ},
+            keep_files=chosen.keep_tmp_files,
+            kill_grace_s=chosen.kill_grace_s,
+            config_timeout_s=chosen.hook_config_timeout_s,
+            enabled_timeout_s=chosen.enabled_timeout_s,
+            proxy_json=chosen.log_proxy_hook_json,
+        )
+
+    async def _read_disk(self, engine: HookEngine) -> _Disk:
+        chosen = self._settings
+        loader = ModuleLoader(
+            modules_dirs=chosen.modules_dirs,
+            global_hooks_dir=chosen.global_hooks_dir,
+            default_order=chosen.unnumbered_modules_order,
+            strict_values=chosen.strict_values,
+        )
+        scan = loader.scan()
+        root = global_root(chosen.global_hooks_dir)
+        if not root.is_dir():
+            log.info("no global hooks: the directory does not exist", reason=str(root))
+        hooks = await HookCatalog(engine).load(root, module=None)
+        for warning in (*scan.warnings, *hooks.warnings):
+            log.warning("files", reason=warning)
+        for hook in hooks.hooks:
+            self._metrics.bindings(None, hook.id.name, len(hook.config.bindings()))
+        log.info("files read", modules=len(scan.modules), global_hooks=len(hooks.hooks))
+        return _Disk(scan, loader, hooks)
 
     async def _serve_http(self, stack: contextlib.AsyncExitStack) -> None:
         server = PublicServer(
@@ -121,14 +234,12 @@ class Operator:
             metrics=self._metrics.render,
             hook_metrics=self._metrics.hooks.render,
         )
+        self._metrics.watch_queues(
+            lambda: {queue.name: len(queue) for queue in self._queues.all()},
+            lambda: {queue.name: _head(queue.tasks[0]) for queue in self._queues.all() if queue.tasks},
+        )
         await server.start(address=self._settings.listen_address, port=self._settings.listen_port)
         stack.push_async_callback(server.stop)
-
-    async def _work(self, stack: contextlib.AsyncExitStack, *, once: bool) -> int:
-        client = await self._connect(stack)
-        api_version = await client.wait_reachable()
-        discovery = await client.discover()
-        return await self._run_with(client, api_version, discovery, stack, once=once)
 
     async def _connect(self, stack: contextlib.AsyncExitStack) -> KubeClient:
         chosen = self._settings
@@ -143,46 +254,32 @@ class Operator:
         stack.push_async_callback(client.close)
         return client
 
-    def _count_request(self, stat: RequestStat) -> None:
-        self._metrics.kube_request(
-            verb=stat.verb,
-            url=stat.path,
-            host=stat.host,
-            code=str(stat.code) if stat.code else "<error>",
-            latency_s=stat.latency_s,
-            limiter_wait_s=stat.wait_s,
-        )
+    # --- work
 
-    async def _run_with(
-        self, client: KubeClient, kube_version: str, discovery: Discovery, stack: contextlib.AsyncExitStack, *, once: bool
+    async def _work(
+        self,
+        client: KubeClient,
+        cluster: Cluster,
+        helm: HelmClient,
+        disk: _Disk,
+        stack: contextlib.AsyncExitStack,
+        *,
+        once: bool,
     ) -> int:
         chosen, registry, queue = self._settings, self._registry, self._queues.main
-        environment = {**os.environ, **{k: v for k, v in client.child_environment().items() if k not in os.environ}}
-        engine = HookEngine(
-            tmp_dir=self._tmp_dir,
-            environment=environment,
-            keep_files=chosen.keep_tmp_files,
-            kill_grace_s=chosen.kill_grace_s,
-            config_timeout_s=chosen.hook_config_timeout_s,
-            enabled_timeout_s=chosen.enabled_timeout_s,
-            proxy_json=chosen.log_proxy_hook_json,
-        )
-        catalog = HookCatalog(engine)
-        loader = ModuleLoader(
-            modules_dirs=chosen.modules_dirs,
-            global_hooks_dir=chosen.global_hooks_dir,
-            default_order=chosen.unnumbered_modules_order,
-            strict_values=chosen.strict_values,
-        )
-        helm = await HelmClient.find(chosen, client, tmp_dir=self._tmp_dir)
-        global_hooks = await self._load_global_hooks(catalog)
-        store = self._scan(loader)
-        storage = ReleaseStorage(client, chosen.namespace)
-        healing = Healing(client, discovery, storage, on_absent=self._heal)
-        crds = CrdInstaller(client, labels=dict(chosen.crd_extra_labels), filter_prefixes=chosen.crd_filter_prefixes)
-        deployment = Deployment()
+        registry.replace_modules(disk.scan.modules)
+        store = ValuesStore(disk.scan.global_section)
+        store.replace_modules(disk.scan.sections)
+        engine = self._engine(client)
         config_name = f"{chosen.namespace}/{chosen.config_map}"
-        source = ConfigMapSource(client, chosen.namespace, chosen.config_map, on_change=lambda data: config.receive(data))
+        storage = ReleaseStorage(client, chosen.namespace, on_change=lambda name: self._release_changed(name, storage))
+        healing = Healing(client, chosen.namespace, cluster=cluster, on_absent=self._heal)
+        source = ConfigMapSource(
+            client,
+            chosen.namespace,
+            chosen.config_map,
+            on_change=lambda data: config.receive(data),  # noqa: PLW0108 -- comes later
+        )
         config = OperatorConfig(
             source,
             store,
@@ -195,7 +292,7 @@ class Operator:
         enablement = Enablement(
             registry=registry, store=store, engine=engine, config=lambda: config.in_force, config_name=config_name
         )
-        hook_runs = HookRuns(
+        hooks = HookRuns(
             engine=engine,
             store=store,
             config=config,
@@ -204,4 +301,205 @@ class Operator:
             enabled_modules=lambda: registry.enabled,
             timeout_s=chosen.hook_timeout_s,
         )
-        return 0
+        deployment = ModuleDeployment(
+            deployer=Deployer(
+                client=helm,
+                storage=storage,
+                healing=healing,
+                cluster=cluster,
+                charts=ChartReader(),
+                stop_grace_s=chosen.shutdown_grace_s,
+            ),
+            storage=storage,
+            healing=healing,
+            store=store,
+            maintenance=lambda: config.in_force.maintenance,
+            metrics=self._metrics,
+        )
+        runner = ModuleRunner(
+            registry=registry,
+            catalog=HookCatalog(engine),
+            hooks=hooks,
+            store=store,
+            deployment=deployment,
+            crds=CrdInstaller(
+                client,
+                labels=dict(chosen.crd_extra_labels),
+                filter_prefixes=chosen.crd_filter_prefixes,
+                on_installed=cluster.refresh,
+            ),
+            metrics=self._metrics,
+        )
+        self._converge = ConvergeHandler(
+            queue=queue,
+            loader=disk.loader,
+            registry=registry,
+            store=store,
+            enablement=enablement,
+            runner=runner,
+            global_hooks=lambda binding: [hook.id for hook in disk.hooks.bound_to(binding)],
+            owned_releases=deployment.owned,
+            ignored_release=chosen.helm_ignore_release,
+            metrics=self._metrics,
+        )
+        self._handlers = Handlers(
+            queue=queue,
+            converge=self._converge,
+            registry=registry,
+            runner=runner,
+            hooks=hooks,
+            find_hook=_finder(disk.hooks),
+            config=config,
+            enablement=enablement,
+            workers=chosen.module_workers,
+        )
+        inspector = OperatorInspector(
+            queues=self._queues,
+            hooks=disk.hooks,
+            store=store,
+            registry=registry,
+            enablement=enablement,
+            deployment=deployment,
+            namespace=chosen.namespace,
+        )
+        await config.load()
+        _check_static(store, enablement)
+        async with _background() as start_watch:
+            start_watch(storage.run(), "informer of releases")
+            start_watch(healing.run(), "healing")
+            await storage.wait_synced(_SYNC_WITHIN_S)
+            debug = DebugServer(inspector, chosen.debug_socket)
+            await debug.start()
+            stack.push_async_callback(debug.stop)
+            queue.add_tail(startup_tasks([hook.id for hook in disk.hooks.bound_to("onStartup")]))
+            async with _background() as start:
+                start(source.run(), "watch of the ConfigMap")
+                start(self._queues.run(), "queues")
+                start(self._tick(), "live ticks")
+                status = await self._first_converge(self._converge.progress.first_done) if once else await _for_ever()
+        if once:
+            click.echo(modules_table(inspector.modules()))
+        return status
+
+    async def _first_converge(self, done: asyncio.Event) -> int:
+        """Waits for the end of the first converge, or until a task has failed too often."""
+        waits = [
+            asyncio.create_task(event.wait(), name=name) for event, name in ((done, "done"), (self._stuck, "stuck"))
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        return 0 if done.is_set() else 1
+
+    async def _tick(self) -> None:
+        while True:
+            self._metrics.live_tick()
+            await asyncio.sleep(_LIVE_TICK_S)
+
+    # --- what happens
+
+    async def _handle(self, task: Task) -> Outcome:
+        if self._handlers is None:
+            raise InvariantBroken("a task was queued before the operator was complete")
+        return await self._handlers(task)
+
+    def _observe(self, attempt: Attempt) -> None:
+        payload = attempt.task.payload
+        hook = payload.hook if isinstance(payload, RunHook) else None
+        module = hook.module if hook else payload.modules[0] if isinstance(payload, RunModules) else None
+        self._metrics.task_waited(
+            module=module or "",
+            hook=hook.name if hook else "",
+            binding=payload.binding if isinstance(payload, RunHook) else "",
+            queue=attempt.queue,
+            seconds=attempt.waited_s,
+        )
+        if attempt.ok:
+            self._failures.pop(attempt.task.id, None)
+            return
+        self._failures[attempt.task.id] = self._failures.get(attempt.task.id, 0) + 1
+        if self._failures[attempt.task.id] >= _ONCE_FAILURES:
+            self._stuck.set()
+
+    def _heal(self, release: str, _objects: tuple[ObjectKey, ...]) -> None:
+        if self._registry.is_enabled(release):
+            self._queues.main.add_tail(absent_objects(release, self._queues.main.tasks).tail)
+
+    def _release_changed(self, release: str, storage: ReleaseStorage) -> None:
+        """Somebody else rolled back, upgraded or removed the release of a module that is at rest."""
+        at_rest = self._registry.is_enabled(release) and self._registry.state(release).phase is ModulePhase.READY
+        if at_rest and self._registry.get(release).has_release:
+            follow_up = release_changed(storage.facts(release), self._queues.main.tasks)
+            self._queues.main.add_tail(follow_up.tail)
+
+    def _config_rejected(self, error: AddonOperatorError) -> None:
+        self._metrics.config_values_error()
+        log.error("ConfigMap refused, the former values stay in force", error=error)
+
+    def _converge_status(self) -> ConvergeStatus:
+        progress = self._converge.progress if self._converge else None
+        if progress is None or not progress.begun:
+            return ConvergeStatus(Startup.NOT_STARTED, stopping=self.stopping)
+        startup = Startup.DONE if progress.first_done.is_set() else Startup.IN_PROGRESS
+        tasks = sum(task.converge for task in self._queues.main.tasks)
+        return ConvergeStatus(startup, tasks=tasks, stopping=self.stopping)
+
+    def _count_request(self, stat: RequestStat) -> None:
+        self._metrics.kube_request(
+            verb=stat.verb,
+            url=stat.path,
+            host=stat.host,
+            code=str(stat.code) if stat.code else "<error>",
+            latency_s=stat.latency_s,
+            limiter_wait_s=stat.wait_s,
+        )
+
+    def _count_helm(self, module: str, operation: str, duration_s: float) -> None:
+        activation = self._converge.progress.activation if self._converge else ""
+        self._metrics.helm_operation(module, activation, operation, duration_s=duration_s)
+
+
+StartTask = Callable[[Coroutine[object, object, object], str], None]
+
+
+@contextlib.asynccontextmanager
+async def _background() -> AsyncIterator[StartTask]:
+    """Owns tasks that run for ever: all end with the block, and the block ends with the first that fails."""
+    async with asyncio.TaskGroup() as group:
+        tasks: list[asyncio.Task[object]] = []
+        try:
+            yield lambda work, name: tasks.append(group.create_task(work, name=name))
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+async def _for_ever() -> int:
+    await asyncio.Event().wait()
+    return 0
+
+
+def _finder(hooks: LoadedHooks) -> Callable[[HookId], Hook]:
+    found = {hook.id: hook for hook in hooks.hooks}
+    return found.__getitem__
+
+
+def _check_static(store: ValuesStore, enablement: Enablement) -> None:
+    """Values that break their schema end the start: of `global` and of the modules that flags enable.
+
+    Raises:
+        ValuesRejected: all violations. Source: contract.md 6.3 (schema violation at start).
+    """
+    violations = store.check_static(["global", *(module.key for module in enablement.flagged())])
+    if violations:
+        raise ValuesRejected("values at start are not valid:", violations)
+
+
+def _head(task: Task) -> HeadTask:
+    payload = task.payload
+    hook = payload.hook if isinstance(payload, RunHook) else None
+    modules = payload.modules if isinstance(payload, RunModules) else ()
+    module = (hook.module or "") if hook else ",".join(modules)
+    return HeadTask(module=module, task_type=kind(payload), hook=hook.name if hook else "")

@@ -12,7 +12,7 @@ from addon_operator import logs
 from addon_operator.errors import InputError
 from addon_operator.hooks.catalog import LoadedHooks
 from addon_operator.jsondoc import JsonObject, JsonValue
-from addon_operator.modules.deployment import Deployment
+from addon_operator.modules.deployment import ModuleDeployment
 from addon_operator.modules.enablement import Enablement
 from addon_operator.modules.module import Module
 from addon_operator.modules.registry import ModulePhase, ModuleRegistry
@@ -43,7 +43,7 @@ class OperatorInspector:
         store: ValuesStore,
         registry: ModuleRegistry,
         enablement: Enablement,
-        deployment: Deployment,
+        deployment: ModuleDeployment,
         namespace: str,
     ) -> None:
         self._queues = queues

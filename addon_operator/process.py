@@ -80,30 +80,20 @@ class Exit:
     stderr_tail: str
 
 
-@contextlib.contextmanager
-def adopt_orphans() -> Iterator[None]:
+def adopt_orphans(*, on: bool = True) -> None:
     """Makes us the parent of what our children leave behind, so that `run` can find, kill and reap it.
 
-    Entered once by the app, around everything else; holds for the whole process.
+    Called once by the app, before it runs anything; holds for the whole process until it is switched off again.
 
     Raises:
         OSError: the kernel refused.
     """
     global _adopting  # noqa: PLW0603 -- mirrors a flag that the kernel has once for each process
-    _set_subreaper(on=True)
-    _adopting = True
-    try:
-        yield
-    finally:
-        _adopting = False
-        _set_subreaper(on=False)
-
-
-def _set_subreaper(*, on: bool) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_CHILD_SUBREAPER, int(on), 0, 0, 0) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"cannot adopt orphaned processes: {os.strerror(number)}")
+    _adopting = on
 
 
 async def run(

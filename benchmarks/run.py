@@ -9,18 +9,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import os
 import secrets
-import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 from pathlib import Path
 
 import click
 
 from addon_operator.devcluster import DevCluster
+from addon_operator.devcluster.binaries import require
+from addon_operator.devcluster.commands import API_ONLY, CONTROL_PLANE
 from addon_operator.jsondoc import JsonValue, dumps
 from addon_operator.kube.client import KubeClient
 from addon_operator.settings import CPU_COUNT
@@ -31,7 +31,6 @@ from tests.fakes.modules import GeneratedModules, helm_starts, write_counting_he
 
 NAMES = ("cold-equal", "cold-own", "restart", "module", "global-used", "global-unused", "memory", "idle")
 _SINGLE_CHANGES = 5
-_TOOLS = Path(__file__).parents[1] / "tools" / "bin"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,12 +42,14 @@ class Options:
         modules: how many.
         replicas: Pods of each module.
         idle_s: how long an idle operator is watched.
+        components: programs of the control plane.
     """
 
     helm: Path
     modules: int
     replicas: int
     idle_s: float
+    components: Sequence[str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -209,15 +210,8 @@ async def _run(options: Options, kubeconfig: Path, directory: Path, wanted: Coll
 
 
 async def _in_own_cluster(options: Options, directory: Path, wanted: Collection[str]) -> list[Figure]:
-    async with DevCluster.start(directory / "cluster") as cluster:
+    async with DevCluster.start(directory / "cluster", components=options.components) as cluster:
         return await _run(options, cluster.kubeconfig, directory, wanted)
-
-
-def _helm() -> Path:
-    found = os.environ.get("HELM_BIN_PATH") or shutil.which("helm", path=f"{_TOOLS}:{os.environ['PATH']}")
-    if found is None:
-        raise click.ClickException("helm is missing: run make tools")
-    return Path(found)
 
 
 @click.command()
@@ -226,6 +220,7 @@ def _helm() -> Path:
 @click.option("--only", multiple=True, type=click.Choice(NAMES), help="Take this figure only; may be repeated.")
 @click.option("--idle", "idle_s", default=60.0, show_default=True, help="Seconds to watch an idle operator.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the figures to this file too.")
+@click.option("--api-only", is_flag=True, help="Only etcd and API server: no Pods, less noise.")
 @click.option("--kubeconfig", type=click.Path(exists=True, path_type=Path), help="Use this cluster, not a fresh one.")
 def main(
     *,
@@ -234,10 +229,12 @@ def main(
     only: tuple[str, ...],
     idle_s: float,
     json_file: Path | None,
+    api_only: bool,
     kubeconfig: Path | None,
 ) -> None:
     """Measure the operator against generated modules; prints a table."""
-    options, wanted = Options(_helm(), modules, replicas, idle_s), only or NAMES
+    components = API_ONLY if api_only else CONTROL_PLANE
+    options, wanted = Options(require("helm"), modules, replicas, idle_s, components), only or NAMES
     with tempfile.TemporaryDirectory(prefix="addon-operator-benchmark-") as name:
         directory = Path(name)
         if kubeconfig is None:
@@ -251,6 +248,7 @@ def main(
             "modules": modules,
             "replicas": replicas,
             "cpus": CPU_COUNT,
+            "components": list(components),
             "figures": [figure.document() for figure in figures],
         }
         json_file.write_bytes(dumps(document) + b"\n")

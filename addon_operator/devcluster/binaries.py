@@ -59,9 +59,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         _kubernetes("kube-controller-manager"),
         _kubernetes("kube-scheduler"),
         Program("kwok", "sigs.k8s.io/kwok/cmd/kwok", "kwok", ("--version",), (0, 7, 0), (1, 0, 0)),
-        Program(
-            "kubectl", "k8s.io/kubernetes/cmd/kubectl", "kubectl", ("version", "--client"), (1, 35, 0), (1, 38, 0)
-        ),
+        Program("kubectl", "k8s.io/kubernetes/cmd/kubectl", "kubectl", ("version", "--client"), (1, 35, 0), (1, 38, 0)),
         Program("helm", "helm.sh/helm/v3/cmd/helm", "helm", ("version", "--short"), (3, 17, 0), (4, 0, 0)),
     )
 }

@@ -1,13 +1,12 @@
 """The files of one cluster's directory: keys, tokens, kubeconfig, state, lock. All are 0600 in a 0700 directory.
 
-    cluster/
-      lock               held (flock) by the process that the cluster belongs to; holds its pid
-      state.json         ports, pids and version, for `status` and for the next start
-      kubeconfig         the administrator's
-      tokens.csv sa.key certs/   made once
-      stages.yaml        in the package: how kwok's nodes and Pods behave
-      etcd/              the data; kept over restarts
-      *.log              one for each component
+cluster/
+  lock               held (flock) by the process that the cluster belongs to; holds its pid
+  state.json         ports, pids and version, for `status` and for the next start
+  kubeconfig         the administrator's
+  tokens.csv sa.key certs/   made once
+  etcd/              the data; kept over restarts
+  *.log              one for each component
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import fcntl
 import json
 import os
 import secrets
+import shutil
 import textwrap
 import time
 from collections.abc import Mapping
@@ -70,6 +70,12 @@ def read_state(directory: Path) -> State | None:
 def write_state(directory: Path, state: State) -> None:
     """Replaces the state."""
     write_private(directory / "state.json", json.dumps(dataclasses.asdict(state)))
+
+
+def remove(directory: Path) -> None:
+    """Removes a cluster's directory with all data, provided that it is one."""
+    if (directory / "state.json").exists():
+        shutil.rmtree(directory)
 
 
 def token(directory: Path) -> str:

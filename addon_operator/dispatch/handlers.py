@@ -134,7 +134,11 @@ class Handlers:
         follow_up = config_applied(
             change,
             enablement_changed=not change.global_changed and await self._enablement_changed(change),
-            run=tuple(name for name in self._registry.enabled if self._registry.get(name).key in change.sections),
+            run=tuple(
+                name
+                for name in self._registry.enabled
+                if self._registry.get(name).key in change.sections | change.maintenance
+            ),
             waiting=tuple(other for other in self._queue.tasks if other.id != task.id),
         )
         if follow_up.drop_converge:

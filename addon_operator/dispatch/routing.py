@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Sequence
 
 from addon_operator.configmap.document import ConfigChange
+from addon_operator.helm.release import PENDING, ReleaseFacts
 from addon_operator.hooks.bindings import LifecycleKind
 from addon_operator.hooks.call import HookId
 from addon_operator.modules.plan import ConvergePlan
@@ -18,6 +19,7 @@ from addon_operator.tasks.task import (
     ConvergePhase,
     DeleteModule,
     EnsureCrds,
+    Payload,
     PurgeRelease,
     Reason,
     RunHook,
@@ -61,7 +63,7 @@ def plan_tasks(plan: ConvergePlan, reason: Reason, *, crds_pending: Collection[s
         crds_pending: modules whose CRDs were not applied yet in this process, or changed since.
     """
     crds = tuple(name for name in plan.crds if name in crds_pending)
-    payloads = [
+    payloads: list[Payload] = [
         *([EnsureCrds(crds)] if crds else []),
         *(DeleteModule(name) for name in plan.delete),
         *(RunModules(group) for group in plan.run),
@@ -111,6 +113,14 @@ def global_values_changed(reason: Reason, waiting: Sequence[Task]) -> FollowUp:
 def absent_objects(module: str, waiting: Sequence[Task]) -> FollowUp:
     """Objects of a release are gone: run its module, once. Source: contract.md 2.12, 3.5."""
     return FollowUp(tail=module_tasks((module,), Reason.ABSENT_OBJECTS, waiting))
+
+
+def release_changed(facts: ReleaseFacts, waiting: Sequence[Task]) -> FollowUp:
+    """Somebody else touched the release of a module at rest: run the module, unless that somebody is still at it."""
+    at_rest = facts.status == "deployed" and facts.recorded
+    if at_rest or facts.status in PENDING or facts.status == "uninstalling":
+        return FollowUp()
+    return FollowUp(tail=module_tasks((facts.name,), Reason.UNEXPECTED_STATUS, waiting))
 
 
 def run_pending(module: str, waiting: Iterable[Task]) -> bool:

@@ -122,9 +122,13 @@ def prepare_chart(module_dir: Path, name: str, directory: Path) -> Path:
     return chart
 
 
-def chart_size(chart: Path) -> int:
-    """Sums up the bytes of all files of a chart, which helm stores in every release."""
-    return sum(path.stat().st_size for _, path in _walk(chart))
+def chart_files(chart: Path) -> Iterator[Path]:
+    """Yields all files of a chart; helm stores them in every release, unless `.helmignore` names them.
+
+    Raises:
+        ModuleError: a directory cannot be read.
+    """
+    return (path for _, path in _walk(chart))
 
 
 def crd_documents(module_dir: Path, prefixes: Collection[str]) -> Iterator[tuple[str, JsonObject]]:

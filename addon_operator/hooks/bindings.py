@@ -307,15 +307,19 @@ def _settings(fields: Fields) -> tuple[float | None, Throttle | None]:
 
 def _duration(fields: Fields, key: str) -> float | None:
     text = fields.text(key, required=True)
-    if not text:
-        return None
+    seconds = _seconds(text)
+    if text and seconds is None:
+        fields.fail(key, "must be a positive duration such as 90s or 1h30m")
+    return seconds
+
+
+def _seconds(text: str) -> float | None:
+    """Reads a positive duration with a unit; None when it is something else."""
     try:
         seconds = parse_duration(text)
     except ValueError:
-        seconds = -1.0
-    if seconds <= 0 or not text[-1].isalpha():
-        fields.fail(key, "must be a positive duration such as 90s or 1h30m")
-    return seconds
+        return None
+    return seconds if seconds > 0 and text[-1].isalpha() else None
 
 
 def _schedule(fields: Fields) -> Schedule:
@@ -354,7 +358,8 @@ def _crontab_problem(crontab: str) -> str | None:
     if zone is not None and not _is_zone(zone):
         return f"unknown time zone {zone!r}"
     if rest.startswith("@every "):
-        return _every_problem(rest.removeprefix("@every "))
+        interval = rest.removeprefix("@every ").strip()
+        return None if _seconds(interval) else "@every needs a positive duration such as 30s or 1h30m"
     if rest.startswith("@"):
         return None if rest in _CRON_SHORTCUTS else f"unknown shortcut {rest!r}"
     return _cron_fields_problem(rest)
@@ -371,14 +376,6 @@ def _is_zone(name: str) -> bool:
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         return False
     return True
-
-
-def _every_problem(interval: str) -> str | None:
-    try:
-        seconds = parse_duration(interval)
-    except ValueError:
-        seconds = 0.0
-    return None if seconds > 0 else "@every needs a positive duration such as 30s or 1h30m"
 
 
 def _cron_fields_problem(text: str) -> str | None:

@@ -109,7 +109,7 @@ class HookRuns:
             contexts=(lifecycle(hook.config, run.binding),),
             values=self._store.hook_values(key, enabled),
             config_values=self._store.hook_config_values(key),
-            timeout_s=hook.config.settings.timeout_s or self._timeout_s,
+            timeout_s=hook.config.timeout_s or self._timeout_s,
             binding=run.binding,
             queue=run.queue,
         )
@@ -144,7 +144,7 @@ class HookRuns:
             key,
             values_ops=effects.values_patch,
             config_ops=effects.config_patch,
-            hook=str(hook),
+            hook=hook.name,
             at=datetime.now(UTC),
         )
 

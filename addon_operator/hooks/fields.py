@@ -39,7 +39,7 @@ class Fields:
     def text(self, key: str, default: str = "", *, required: bool = False) -> str:
         """Takes a text; a required one must not be empty."""
         value = self.take(key, str, default, required=required)
-        if required and key in self.map and value == "":
+        if required and self.map.get(key) == "":
             self.fail(key, "must not be empty")
         return value
 

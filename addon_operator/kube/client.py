@@ -188,6 +188,7 @@ class KubeClient:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=idle_timeout_s)
         async with contextlib.AsyncExitStack() as stack:
             response = await self._open(stack, call, timeout, whole=False)
+            stack.callback(_hang_up, response)
             pieces: list[bytes] = []
             with self._translated(call):
                 async for chunk in response.content.iter_any():
@@ -419,6 +420,12 @@ def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
     return made
+
+
+def _hang_up(response: aiohttp.ClientResponse) -> None:
+    """Drops the connection of an answer that was left early: a polite TLS goodbye would outlive the client."""
+    if response.connection is not None and response.connection.transport is not None:
+        response.connection.transport.abort()
 
 
 def _refusal(call: _Call, response: aiohttp.ClientResponse, data: bytes) -> KubeError:

@@ -130,7 +130,8 @@ def label_selector(selector: Mapping[str, JsonValue]) -> str:
     """
     if not {"matchLabels", "matchExpressions"} & set(selector):
         return ",".join(_equalities(selector))
-    labels, expressions = selector.get("matchLabels") or {}, selector.get("matchExpressions") or []
+    labels, expressions = selector.get("matchLabels"), selector.get("matchExpressions")
+    labels, expressions = {} if labels is None else labels, [] if expressions is None else expressions
     if not isinstance(labels, dict) or not isinstance(expressions, list):
         raise InputError("labelSelector: matchLabels must be a map and matchExpressions a list")
     return ",".join([*_equalities(labels), *(_requirement(item, at) for at, item in enumerate(expressions))])

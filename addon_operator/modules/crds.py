@@ -5,7 +5,7 @@ Source: contract.md 1.4 (`crds/`), 3.9 (applied when the content changes, also o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from addon_operator import jsondoc
 from addon_operator.helm.chart import crd_documents
@@ -27,7 +27,7 @@ class CrdInstaller:
         *,
         labels: Mapping[str, str],
         filter_prefixes: Sequence[str],
-        on_installed: Callable[[], None],
+        on_installed: Callable[[], Awaitable[None]],
     ) -> None:
         self._client = client
         self._labels = dict(labels)
@@ -53,7 +53,7 @@ class CrdInstaller:
         report = await crds.install(self._client, documents, labels=self._labels)
         if report.created or report.updated:
             log.info("CRDs applied", created=list(report.created), updated=list(report.updated))
-            self._on_installed()
+            await self._on_installed()
 
     def _documents(self, module: Module) -> list[tuple[str, JsonObject]]:
         return list(crd_documents(module.path, self._filter_prefixes)) if module.has_crds else []

@@ -114,7 +114,7 @@ class ModuleLoader:
             for key, layer in content.layers.items():
                 layers[key] = (*layers.get(key, ()), layer)
             for key, flag in content.flags.items():
-                flags[key] = (*flags.get(key, ()), EnableFlag(flag.enabled, "values file", f"{flag.file}:{flag.line}"))
+                flags[key] = (*flags.get(key, ()), EnableFlag(flag.value, "values file", f"{flag.file}:{flag.line}"))
         return _Common(layers, flags)
 
     def _module_directories(self, problems: list[str], warnings: list[str]) -> Iterable[Path]:
@@ -166,7 +166,7 @@ def _read_module(directory: Path, name: str, order: int, common: _Common, warnin
     own = _values_file(directory / "values.yaml", name, warnings) if "values.yaml" in names else None
     layers = (*common.layers.get(key, ()), *([own.layers[key]] if own and key in own.layers else []))
     flag = own.flags.get(key) if own else None
-    own_flags = (EnableFlag(flag.enabled, "values file", f"{flag.file}:{flag.line}"),) if flag else ()
+    own_flags = (EnableFlag(flag.value, "values file", f"{flag.file}:{flag.line}"),) if flag else ()
     return Module(
         name=name,
         key=key,

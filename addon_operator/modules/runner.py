@@ -17,7 +17,7 @@ from addon_operator.hooks.effects import HookRuns, Run
 from addon_operator.logs import get_logger
 from addon_operator.metrics import Metrics
 from addon_operator.modules.crds import CrdInstaller
-from addon_operator.modules.deployment import Deployment
+from addon_operator.modules.deployment import ModuleDeployment
 from addon_operator.modules.module import Module
 from addon_operator.modules.phases import (
     DeleteFacts,
@@ -55,7 +55,7 @@ class ModuleRunner:
         catalog: HookCatalog,
         hooks: HookRuns,
         store: ValuesStore,
-        deployment: Deployment,
+        deployment: ModuleDeployment,
         crds: CrdInstaller,
         metrics: Metrics,
     ) -> None:
@@ -102,7 +102,8 @@ class ModuleRunner:
             return False
         started = asyncio.get_running_loop().time()
         try:
-            changed = await self._run(module, state, activation)
+            with self._deployment.quiet(name):
+                changed = await self._run(module, state, activation)
         except AddonOperatorError as error:
             state.error = str(error)
             self._metrics.module_run_failed(name)
@@ -170,7 +171,7 @@ class ModuleRunner:
                     await self._run_hooks(module, state, "beforeDeleteHelm", activation)
                     facts = dataclasses.replace(facts, before_delete=True)
                 case Uninstall():
-                    await self._deployment.uninstall(module.name, state)
+                    await self._deployment.uninstall(module.name, "the module is disabled")
                     facts = dataclasses.replace(facts, release=False)
                 case RunHooks():
                     await self._run_hooks(module, state, "afterDeleteHelm", activation)
@@ -186,7 +187,7 @@ class ModuleRunner:
         Raises:
             HelmError: helm refused.
         """
-        await self._deployment.uninstall(release, None)
+        await self._deployment.uninstall(release, "its module is gone")
 
     async def _load_hooks(self, module: Module, state: ModuleState) -> None:
         if not module.has_hooks:

@@ -235,7 +235,9 @@ class QueueSet:
     def __init__(
         self, handle: Handler, *, retry: RetryPolicy, observe: Callable[[Attempt], None] | None = None
     ) -> None:
-        self._make = lambda name: TaskQueue(name, handle, retry=retry, observe=observe)
+        self._handle = handle
+        self._retry = retry
+        self._observe = observe
         self.main = self._make(MAIN_QUEUE)
         self._queues: dict[str, TaskQueue] = {MAIN_QUEUE: self.main}
         self._group: asyncio.TaskGroup | None = None
@@ -258,6 +260,9 @@ class QueueSet:
             self._group = group
             for queue in self.all():
                 self._start(queue)
+
+    def _make(self, name: str) -> TaskQueue:
+        return TaskQueue(name, self._handle, retry=self._retry, observe=self._observe)
 
     def _start(self, queue: TaskQueue) -> None:
         if self._group is not None:

@@ -7,31 +7,19 @@ import base64
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import Protocol
 
 import aiohttp
 import pytest
 import yaml
 
 from addon_operator import jsondoc
+from addon_operator.devcluster import DevCluster
 from addon_operator.errors import InputError, KubeError
 from addon_operator.jsondoc import JsonObject
 from addon_operator.kube import crds
 from addon_operator.kube.client import KubeClient, RequestStat
 from addon_operator.kube.informer import Event, Informer
 from addon_operator.kube.refs import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, SECRETS, Resource
-
-
-class Cluster(Protocol):
-    """What these tests use of the session's cluster."""
-
-    kubeconfig: Path
-    etcd_endpoint: str
-
-    def namespace(self) -> str: ...
-    def kubectl(self, *arguments: str) -> str: ...
-    def stop_apiserver(self) -> None: ...
-    def start_apiserver(self) -> None: ...
 
 
 async def connect(
@@ -43,7 +31,7 @@ async def connect(
 
 
 @pytest.fixture
-async def client(cluster: Cluster) -> AsyncIterator[KubeClient]:
+async def client(cluster: DevCluster) -> AsyncIterator[KubeClient]:
     made = await connect(cluster.kubeconfig)
     yield made
     await made.close()
@@ -106,13 +94,13 @@ async def test_server_version_is_the_real_one(client: KubeClient) -> None:
     assert await client.wait_reachable() == await client.server_version()
 
 
-async def test_refusal_has_status_and_reason(client: KubeClient, cluster: Cluster) -> None:
+async def test_refusal_has_status_and_reason(client: KubeClient, cluster: DevCluster) -> None:
     with pytest.raises(KubeError, match="absent") as caught:
         await client.request("GET", CONFIG_MAPS.path(cluster.namespace(), "absent"))
     assert (caught.value.status, caught.value.reason) == (404, "NotFound")
 
 
-async def test_what_the_server_says_of_a_secret_is_not_repeated(client: KubeClient, cluster: Cluster) -> None:
+async def test_what_the_server_says_of_a_secret_is_not_repeated(client: KubeClient, cluster: DevCluster) -> None:
     body = b'{"metadata": {"name": "s"}, "stringData": {"key": {"swordfish": 1}}, "type": "swordfish/swordfish/x"}'
     with pytest.raises(KubeError) as caught:
         await client.request("POST", SECRETS.path(cluster.namespace()), body=body)
@@ -120,7 +108,7 @@ async def test_what_the_server_says_of_a_secret_is_not_repeated(client: KubeClie
     assert "swordfish" not in str(caught.value)
 
 
-async def test_certificate_is_verified_unless_the_kubeconfig_says_else(cluster: Cluster, tmp_path: Path) -> None:
+async def test_certificate_is_verified_unless_the_kubeconfig_says_else(cluster: DevCluster, tmp_path: Path) -> None:
     config = yaml.safe_load(cluster.kubeconfig.read_text())
     for entry in config["clusters"]:
         for key in ("insecure-skip-tls-verify", "certificate-authority", "certificate-authority-data"):
@@ -136,7 +124,7 @@ async def test_certificate_is_verified_unless_the_kubeconfig_says_else(cluster: 
     assert (caught.value.status, caught.value.reason) == (0, "TLS")
 
 
-async def test_unknown_token_is_refused_after_one_more_try(cluster: Cluster, tmp_path: Path) -> None:
+async def test_unknown_token_is_refused_after_one_more_try(cluster: DevCluster, tmp_path: Path) -> None:
     config = yaml.safe_load(cluster.kubeconfig.read_text())
     config["users"] = [{"name": user["name"], "user": {"token": "nobody"}} for user in config["users"]]
     foreign = tmp_path / "kubeconfig"
@@ -155,7 +143,7 @@ async def test_unknown_token_is_refused_after_one_more_try(cluster: Cluster, tmp
 # --- discovery ---
 
 
-async def test_discovery_takes_two_requests(cluster: Cluster) -> None:
+async def test_discovery_takes_two_requests(cluster: DevCluster) -> None:
     stats: list[RequestStat] = []
     client = await connect(cluster.kubeconfig, on_request=stats.append)
     try:
@@ -183,7 +171,7 @@ async def test_discovery_finds(client: KubeClient, name: str, api_version: str |
     assert (resource.kind, resource.path("n", "x")) == (kind, path)
 
 
-async def test_every_resource_that_the_server_lists_is_found(client: KubeClient, cluster: Cluster) -> None:
+async def test_every_resource_that_the_server_lists_is_found(client: KubeClient, cluster: DevCluster) -> None:
     found = await client.discover()
     lines = cluster.kubectl("api-resources", "--no-headers", "-o", "wide").splitlines()
     listed = {(line.split()[0], next(word for word in line.split() if is_version(word))) for line in lines}
@@ -203,7 +191,7 @@ def is_version(word: str) -> bool:
 
 
 @pytest.mark.parametrize("metadata_only", [False, True], ids=["whole objects", "metadata only"])
-async def test_informer_tells_what_happens(client: KubeClient, cluster: Cluster, metadata_only: bool) -> None:
+async def test_informer_tells_what_happens(client: KubeClient, cluster: DevCluster, metadata_only: bool) -> None:
     namespace, heard = cluster.namespace(), Recorder()
     await create(client, namespace, "old", key="value")
     informer = Informer(client, CONFIG_MAPS, namespace=namespace, metadata_only=metadata_only, handler=heard)
@@ -222,7 +210,7 @@ async def test_informer_tells_what_happens(client: KubeClient, cluster: Cluster,
         assert ("data" in event.object) is not metadata_only
 
 
-async def test_informer_pages_through_many_objects(client: KubeClient, cluster: Cluster) -> None:
+async def test_informer_pages_through_many_objects(client: KubeClient, cluster: DevCluster) -> None:
     namespace, heard = cluster.namespace(), Recorder()
     wanted = {f"c{at:04}" for at in range(600)}
     await asyncio.gather(*(create(client, namespace, name) for name in wanted))
@@ -231,7 +219,7 @@ async def test_informer_pages_through_many_objects(client: KubeClient, cluster: 
         assert len(heard.names()) == len(wanted)
 
 
-async def test_selectors_decide_what_is_added_and_deleted(client: KubeClient, cluster: Cluster) -> None:
+async def test_selectors_decide_what_is_added_and_deleted(client: KubeClient, cluster: DevCluster) -> None:
     namespace, heard = cluster.namespace(), Recorder()
     path = CONFIG_MAPS.path(namespace, "one")
     informer = Informer(client, CONFIG_MAPS, namespace=namespace, label_selector="app=a", handler=heard)
@@ -243,7 +231,7 @@ async def test_selectors_decide_what_is_added_and_deleted(client: KubeClient, cl
     assert heard.names() == [("ADDED", "one"), ("DELETED", "one")]
 
 
-async def test_watch_that_the_server_ends_goes_on_where_it_was(client: KubeClient, cluster: Cluster) -> None:
+async def test_watch_that_the_server_ends_goes_on_where_it_was(client: KubeClient, cluster: DevCluster) -> None:
     namespace, heard = cluster.namespace(), Recorder()
     await create(client, namespace, "first")
     informer = Informer(client, CONFIG_MAPS, namespace=namespace, handler=heard, watch_timeout_s=2)
@@ -254,7 +242,7 @@ async def test_watch_that_the_server_ends_goes_on_where_it_was(client: KubeClien
     assert heard.names() == [("ADDED", "first"), ("ADDED", "second")]
 
 
-async def test_restart_of_the_api_server_makes_no_events(client: KubeClient, cluster: Cluster) -> None:
+async def test_restart_of_the_api_server_makes_no_events(client: KubeClient, cluster: DevCluster) -> None:
     namespace, heard = cluster.namespace(), Recorder()
     await create(client, namespace, "one")
     async with watching(Informer(client, CONFIG_MAPS, namespace=namespace, handler=heard)):
@@ -265,7 +253,7 @@ async def test_restart_of_the_api_server_makes_no_events(client: KubeClient, clu
     assert heard.names() == [("ADDED", "one"), ("ADDED", "two")]
 
 
-async def test_compaction_while_disconnected_shows_the_difference_only(client: KubeClient, cluster: Cluster) -> None:
+async def test_compaction_while_disconnected_shows_the_difference_only(client: KubeClient, cluster: DevCluster) -> None:
     namespace, heard = cluster.namespace(), Recorder()
     for name in ("kept", "lost"):
         await create(client, namespace, name)
@@ -287,7 +275,7 @@ async def test_compaction_while_disconnected_shows_the_difference_only(client: K
     assert heard.names() == [("ADDED", "kept"), ("ADDED", "lost"), ("DELETED", "lost"), ("ADDED", "later")]
 
 
-async def etcd(cluster: Cluster, method: str, **body: object) -> JsonObject:
+async def etcd(cluster: DevCluster, method: str, **body: object) -> JsonObject:
     async with (
         aiohttp.ClientSession() as session,
         session.post(f"{cluster.etcd_endpoint}/v3/{method}", json=body) as response,
@@ -343,7 +331,7 @@ def crd(plural: str, kind: str, *, field: str = "size") -> JsonObject:
 
 
 @pytest.fixture
-def removed(cluster: Cluster) -> Iterator[None]:
+def removed(cluster: DevCluster) -> Iterator[None]:
     yield
     names = cluster.kubectl("get", "crd", "-o", "name").splitlines()
     ours = [name for name in names if name.endswith(".kube.test.example.com")]
@@ -358,7 +346,7 @@ async def stored(client: KubeClient, plural: str) -> JsonObject:
 
 
 @pytest.mark.usefixtures("removed")
-async def test_crds_are_served_when_install_returns(client: KubeClient, cluster: Cluster) -> None:
+async def test_crds_are_served_when_install_returns(client: KubeClient, cluster: DevCluster) -> None:
     kinds = [f"Fresh{letter}" for letter in "abcdefghijkl"]
     documents = [(f"{kind}.yaml", crd(f"{kind.lower()}s", kind)) for kind in kinds]
     report = await crds.install(client, documents, labels={"heritage": "addon-operator"})

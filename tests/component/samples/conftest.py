@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+from addon_operator.devcluster.binaries import require
 from addon_operator.jsondoc import JsonObject, JsonValue, loads
 
 ROOT = Path(__file__).parents[3]
@@ -98,8 +98,4 @@ def bench(tmp_path: Path) -> HookBench:
 @pytest.fixture(scope="session")
 def helm() -> Path:
     """The real helm."""
-    found = os.environ.get("HELM_BIN_PATH") or shutil.which(
-        "helm", path=f"{ROOT / 'tools' / 'bin'}:{os.environ['PATH']}"
-    )
-    assert found, "helm is missing: run make tools"
-    return Path(found)
+    return require("helm")

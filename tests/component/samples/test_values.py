@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from addon_operator.values.store import ValuesStore
 
 from addon_operator.errors import ValuesRejected
 from addon_operator.jsondoc import dumps
 from addon_operator.modules.loader import ModuleLoader, Scan
 from addon_operator.values.patches import parse
+from addon_operator.values.store import ValuesStore
 from tests.component.samples.conftest import GLOBAL_HOOKS, MODULES
 from tests.fakes.modules import write_modules
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
@@ -53,7 +54,7 @@ def _timed(**fields: Any) -> Schedule:
     return _parse(_v1(schedule=[{"crontab": "* * * * *", **fields}])).schedules[0]
 
 
-# --- the document ------------------------------------------------------------------------------------------------------
+# --- the document ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -147,13 +148,12 @@ JSON = st.recursive(
     st.booleans(),
 )  # fmt: skip
 def test_any_document_is_taken_or_refused(document: JsonObject, versioned: bool) -> None:
-    try:
-        _parse({**document, "configVersion": "v1"} if versioned else document)
-    except HookConfigError as error:
-        assert str(MODULE) in str(error)
+    # Whatever else it raises fails the test.
+    with contextlib.suppress(HookConfigError):
+        assert _parse({**document, "configVersion": "v1"} if versioned else document).version in {"v0", "v1"}
 
 
-# --- lifecycle ---------------------------------------------------------------------------------------------------------
+# --- lifecycle ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", [{"configVersion": "v1"}, {}], ids=["v1", "v0"])
@@ -192,7 +192,7 @@ def test_the_wrong_place(scope: Scope, kind: str) -> None:
     assert _problems(_v1(**{kind: 1}), scope) == [f"{kind}: not possible in a {scope} hook, only in a {other} hook"]
 
 
-# --- settings ----------------------------------------------------------------------------------------------------------
+# --- settings -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_bad_settings(settings: JsonObject, problems: list[str]) -> None:
     assert _problems(_v1(onStartup=1, settings=settings)) == [f"settings.{problem}" for problem in problems]
 
 
-# --- schedule ----------------------------------------------------------------------------------------------------------
+# --- schedule -------------------------------------------------------------------------------------------------------
 
 
 def test_schedule_defaults() -> None:
@@ -271,14 +271,14 @@ def test_good_crontabs(crontab: str) -> None:
     "crontab",
     ["", "   ", "* * * *", "* * * * * * *", "60 * * * *", "60 * * * * *", "a b c d e", "*/0 * * * *", "@often",
      "@every", "@every 5", "@every soon", "@every 0s", "@reboot", "TZ=Nowhere/At-All * * * * *", "0 0 L * *",
-     "0 0 * * 5#2", "R * * * *", "H * * * *", "0 0 0 13 * *", "5-1-2 * * * *"],
+     "0 0 * * 5#2", "R * * * *", "H * * * *", "0 0 0 * 13 *", "5-1-2 * * * *"],
 )  # fmt: skip
 def test_bad_crontabs(crontab: str) -> None:
     (problem,) = _problems(_v1(schedule=[{"crontab": crontab}]))
     assert problem.startswith("schedule[0].crontab: ")
 
 
-# --- kubernetes --------------------------------------------------------------------------------------------------------
+# --- kubernetes -----------------------------------------------------------------------------------------------------
 
 
 def test_kubernetes_defaults() -> None:
@@ -344,9 +344,7 @@ def test_a_plain_list_of_namespaces() -> None:
         pytest.param({"kind": ""}, "kind: must not be empty", id="no kind"),
         pytest.param({"apiVersion": "a/b/c"}, "apiVersion: must be version or group/version", id="api version"),
         pytest.param({"apiVersion": "/v1"}, "apiVersion: must be version or group/version", id="empty group"),
-        pytest.param(
-            {"watchEvent": ["Changed"]}, "watchEvent[0]: must be one of Added, Modified, Deleted", id="event"
-        ),
+        pytest.param({"watchEvent": ["Changed"]}, "watchEvent[0]: must be one of Added, Modified, Deleted", id="event"),
         pytest.param({"watchEvent": "Added"}, "watchEvent: must be a list, not a string", id="event not a list"),
         pytest.param(
             {"executeHookOnSynchronization": "no"},
@@ -394,9 +392,11 @@ def test_a_plain_list_of_namespaces() -> None:
         pytest.param(
             {"includeSnapshotsFrom": ["x"]}, "includeSnapshotsFrom: 'x' binding name not found", id="unknown include"
         ),
-        pytest.param({"includeSnapshotsFrom": [1]}, "includeSnapshotsFrom[0]: must be a string, not an integer", id="include"),
+        pytest.param(
+            {"includeSnapshotsFrom": [1]}, "includeSnapshotsFrom[0]: must be a string, not an integer", id="include"
+        ),
     ],
-)  # fmt: skip
+)
 def test_bad_kubernetes(fields: JsonObject, problem: str) -> None:
     assert _problems(_v1(kubernetes=[{"kind": "Pod", **fields}])) == [f"kubernetes[0].{problem}"]
 
@@ -437,7 +437,7 @@ def test_lists_are_not_empty(key: str) -> None:
     assert _problems(_v1(**{key: []})) == [f"{key}: must not be empty"]
 
 
-# --- webhooks ----------------------------------------------------------------------------------------------------------
+# --- webhooks -------------------------------------------------------------------------------------------------------
 
 RULE = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}
 
@@ -500,7 +500,7 @@ def test_unserved_bindings_are_named_once() -> None:
     assert len(config.bindings()) == 4
 
 
-# --- v0 ----------------------------------------------------------------------------------------------------------------
+# --- v0 -------------------------------------------------------------------------------------------------------------
 
 
 def test_v0() -> None:

@@ -1,0 +1,64 @@
+"""The few requests that a starting cluster needs, on one connection. Operators and tests use `kube.client`."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from pathlib import Path
+from typing import Final
+
+from addon_operator.devcluster.errors import DevClusterError
+from addon_operator.jsondoc import JsonObject
+
+_TIMEOUT_S: Final = 5.0
+
+
+class Api:
+    """Talks JSON with one API server on loopback, as administrator."""
+
+    def __init__(self, *, port: int, bearer: str, authority: Path) -> None:
+        self._port = port
+        self._headers = {"Authorization": f"Bearer {bearer}", "Content-Type": "application/json"}
+        self._context = ssl.create_default_context(cafile=str(authority))
+        self._connection: http.client.HTTPSConnection | None = None
+
+    def request(self, method: str, path: str, body: JsonObject | None = None) -> tuple[int, bytes]:
+        """Sends one request; answers status and body. Status 0 if there is no answer."""
+        if self._connection is None:
+            self._connection = http.client.HTTPSConnection(
+                "127.0.0.1", self._port, timeout=_TIMEOUT_S, context=self._context
+            )
+        try:
+            self._connection.request(method, path, json.dumps(body) if body is not None else None, self._headers)
+            answer = self._connection.getresponse()
+            return answer.status, answer.read()
+        except (OSError, http.client.HTTPException):
+            self.close()
+            return 0, b""
+
+    def get(self, path: str) -> JsonObject | None:
+        """Reads one object; None unless the status is 200."""
+        status, body = self.request("GET", path)
+        found = json.loads(body) if status == http.HTTPStatus.OK else None
+        return found if isinstance(found, dict) else None
+
+    def ready(self) -> bool:
+        """Says whether the API server says that it is ready."""
+        return self.request("GET", "/readyz")[0] == http.HTTPStatus.OK
+
+    def create(self, path: str, body: JsonObject) -> None:
+        """Creates an object unless it exists.
+
+        Raises:
+            DevClusterError: it was refused.
+        """
+        status, answer = self.request("POST", path, body)
+        if status not in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}:
+            raise DevClusterError(f"POST {path}: status {status}: {answer.decode('utf-8', 'replace')[:500]}")
+
+    def close(self) -> None:
+        """Closes the connection; the next request opens another one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

@@ -1,0 +1,332 @@
+"""The helm program: one method for each of its commands that is needed.
+
+It only runs helm and says what came of it; what has to be run is decided in `release.py` and `deploy.py`.
+Source: contract.md 2.12.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import dataclasses
+import os
+import shutil
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from addon_operator import jsondoc, process
+from addon_operator.errors import HelmError
+from addon_operator.helm import manifest
+from addon_operator.helm.binary import HelmBinary, helm_environment, make_home
+from addon_operator.helm.chart import chart_files, prepare_chart
+from addon_operator.helm.labels import add_labels
+from addon_operator.helm.manifest import Document, ManifestObject
+from addon_operator.helm.relay import relayed
+from addon_operator.helm.release import FINGERPRINT_LABEL, explain, is_too_large
+from addon_operator.helm.storage import hooks_of
+from addon_operator.jsondoc import JsonObject
+from addon_operator.kube.client import KubeClient
+from addon_operator.kube.discovery import Discovery
+from addon_operator.logs import get_logger
+
+RELEASE_LIMIT: Final = 2**20
+_WORTH_A_WARNING: Final = 900_000
+_MAY_BE_LARGE: Final = 500_000
+_LARGEST_OUTPUT: Final = 128 * 2**20
+_SHOWN_OBJECTS: Final = 5
+# Above helm's own deadline, so that it can report what it waited for.
+_LATER_S: Final = 30.0
+
+_log = get_logger("helm")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ChartRequest:
+    """What shall be deployed.
+
+    Attributes:
+        name: of the module and its release.
+        module_dir: the module's directory.
+        values: what helm gets, `global` and the module's section.
+    """
+
+    name: str
+    module_dir: Path
+    values: JsonObject
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rendered:
+    """What a chart renders to.
+
+    Attributes:
+        text: the documents, Helm hooks among them, without the operator's labels.
+        digest: equal for equal renderings, also those of an upgrade.
+    """
+
+    text: str
+    digest: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class UpgradeResult:
+    """What a successful `helm upgrade` has done.
+
+    Attributes:
+        revision: that it made.
+        rendered: digest of the rendering.
+        checksum: MD5 of the manifest.
+        objects: what the release consists of, without Helm hooks.
+    """
+
+    revision: int
+    rendered: str
+    checksum: str
+    objects: tuple[ManifestObject, ...]
+
+
+class HelmClient:
+    """Runs helm against one cluster and namespace. Cancellation ends a running helm at once (`deploy.py` waits)."""
+
+    def __init__(
+        self,
+        *,
+        kube: KubeClient,
+        binary: HelmBinary,
+        namespace: str,
+        tmp_dir: Path,
+        cache_dir: Path,
+        environment: Mapping[str, str],
+        timeout_s: float,
+        history_max: int,
+        extra_labels: Iterable[tuple[str, str]] = (),
+        keep_files: bool = False,
+        on_operation: Callable[[str, str, float], None] = lambda _module, _operation, _duration_s: None,
+    ) -> None:
+        """Prepares the directories that helm keeps between runs.
+
+        Args:
+            kube: where the cluster is.
+            binary: the program.
+            namespace: of all releases.
+            tmp_dir: for the files of runs.
+            cache_dir: for what helm keeps between them.
+            environment: of the operator.
+            timeout_s: HELM_TIMEOUT.
+            history_max: HELM_HISTORY_MAX.
+            extra_labels: put on every object.
+            keep_files: keeps the files of runs.
+            on_operation: told module, operation (`template`, `upgrade`, `uninstall`) and duration in seconds.
+        """
+        self._kube, self._binary, self._namespace = kube, binary, namespace
+        self._runs = tmp_dir / "helm"
+        self._runs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_home(cache_dir)
+        self._environment = helm_environment(environment, kube.child_environment(), cache_dir)
+        self._timeout_s, self._history_max = timeout_s, history_max
+        self._labels = dict(extra_labels)
+        self._keep_files = keep_files
+        self._on_operation = on_operation
+
+    @property
+    def version(self) -> str:
+        """The version of helm."""
+        return self._binary.version
+
+    @property
+    def extra_labels(self) -> tuple[tuple[str, str], ...]:
+        """The labels that are put on every object."""
+        return tuple(self._labels.items())
+
+    async def upgrade(self, request: ChartRequest, fingerprint: str) -> UpgradeResult:
+        """Installs or upgrades the release, taking over objects that exist already.
+
+        Raises:
+            HelmError: helm failed; the message names the module and what helm says.
+            ModuleError: the chart cannot be read.
+        """
+        seen: list[Sequence[Document]] = []
+
+        def edit(data: bytes) -> bytes:
+            parts = manifest.documents(data.decode("utf-8", "replace"))
+            seen.append(parts)
+            return (add_labels(parts, self._labels) or manifest.NOTHING).encode()
+
+        with self._run_directory(request.name) as directory:
+            chart = prepare_chart(request.module_dir, request.name, directory)
+            argv = self._upgrade(request, chart, directory, "--labels", f"{FINGERPRINT_LABEL}={fingerprint}")
+            async with relayed(directory, edit) as flags:
+                ended, output = await self._run("upgrade", request.name, [*argv, *flags])
+            parts = seen[0] if seen else ()
+            if ended.code and is_too_large(ended.stderr_tail):
+                raise await asyncio.to_thread(self._too_large, request.name, chart, parts, ended)
+        self._check("upgrade", request.name, argv, ended)
+        await self._watch_size(request.name, parts, output)
+        return _result(request.name, parts, output)
+
+    async def template(self, request: ChartRequest, *, kube_version: str, apis: Discovery, exact: bool) -> Rendered:
+        """Renders the chart as an upgrade of the existing release would.
+
+        Args:
+            request: what.
+            kube_version: of the cluster.
+            apis: of the cluster.
+            exact: asks the cluster itself, which takes twice as long: for charts that look into it, and since helm
+                adds APIs of its own to those that it is told.
+
+        Raises:
+            HelmError: the chart does not render; names the module and what helm says.
+            ModuleError: the chart cannot be read.
+        """
+        with self._run_directory(request.name) as directory:
+            chart = prepare_chart(request.module_dir, request.name, directory)
+            if exact:
+                argv = self._upgrade(request, chart, directory, "--dry-run=server")
+            else:
+                versions = ",".join(apis.api_versions())
+                argv = self._command("template", request.name, chart, *self._input(request, directory))
+                argv += ["--is-upgrade", "--kube-version", kube_version, "--api-versions", versions]
+            ended, output = await self._run("template", request.name, argv)
+        self._check("template", request.name, argv, ended)
+        if not exact:
+            text = output.decode("utf-8", "replace")
+            return Rendered(text, manifest.rendered_digest(manifest.documents(text)))
+        release = _release(request.name, output)
+        hooks = hooks_of(release)
+        text = "".join([str(release.get("manifest") or ""), *(f"---\n# Source: {at}\n{one}\n" for at, one in hooks)])
+        return Rendered(text, manifest.rendered_digest(manifest.documents(text)))
+
+    async def uninstall(self, name: str) -> None:
+        """Removes a release and its objects, in whatever status it is; one that does not exist is fine.
+
+        Raises:
+            HelmError: helm failed.
+        """
+        argv = self._command("uninstall", name, "--ignore-not-found", "--timeout", f"{self._timeout_s:g}s")
+        ended, _ = await self._run("uninstall", name, argv)
+        self._check("uninstall", name, argv, ended)
+
+    def _command(self, *words: str | Path) -> list[str]:
+        flags = ["--namespace", self._namespace, *self._kube.helm_flags()]
+        return [str(self._binary.path), *map(str, words), *flags]
+
+    def _upgrade(self, request: ChartRequest, chart: Path, directory: Path, *flags: str) -> list[str]:
+        return self._command(
+            "upgrade",
+            request.name,
+            chart,
+            "--install",
+            *self._input(request, directory),
+            # Without it helm takes the values of the last revision when it is given none.
+            "--reset-values",
+            "--history-max",
+            str(self._history_max),
+            "--timeout",
+            f"{self._timeout_s:g}s",
+            "--disable-openapi-validation",
+            "--take-ownership",
+            "--output",
+            "json",
+            *flags,
+        )
+
+    def _input(self, request: ChartRequest, directory: Path) -> list[str]:
+        path = directory / "values.json"
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(jsondoc.dumps(request.values))
+        return ["--values", str(path), "--skip-crds"]
+
+    @contextlib.contextmanager
+    def _run_directory(self, name: str) -> Iterator[Path]:
+        directory = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self._runs))
+        try:
+            yield directory
+        finally:
+            if not self._keep_files:
+                shutil.rmtree(directory, ignore_errors=True)
+
+    async def _run(self, operation: str, name: str, argv: Sequence[str]) -> tuple[process.Exit, bytes]:
+        try:
+            ended, output = await process.capture(
+                argv, env=self._environment, timeout_s=self._timeout_s + _LATER_S, max_bytes=_LARGEST_OUTPUT
+            )
+        except OSError as error:
+            shown = _without_paths(argv)
+            raise HelmError(f"module {name}: helm {operation}: {error.strerror}", argv=shown) from error
+        self._on_operation(name, operation, ended.duration_s)
+        return ended, output
+
+    def _check(self, operation: str, name: str, argv: Sequence[str], ended: process.Exit) -> None:
+        if ended.code == 0:
+            return
+        late = f" did not end within {self._timeout_s + _LATER_S:g} s" if ended.timed_out else ""
+        because = explain(ended.stderr_tail)
+        if not ended.stderr_tail and ended.code < 0:
+            because = f"ended by signal {-ended.code}"
+        raise HelmError(
+            f"module {name}: helm {operation}{late}: {because}",
+            argv=_without_paths(argv),
+            exit_code=ended.code,
+            stderr_tail=because,
+        )
+
+    async def _watch_size(self, name: str, parts: Sequence[Document], output: bytes) -> None:
+        size = await asyncio.to_thread(stored_size, [output]) if len(output) > _MAY_BE_LARGE else 0
+        if size > _WORTH_A_WARNING:
+            reason = f"{size} of {RELEASE_LIMIT} bytes; largest objects: {_largest(parts)}"
+            _log.warning("the release is almost too large to be stored", module=name, reason=reason)
+
+    @staticmethod
+    def _too_large(name: str, chart: Path, parts: Sequence[Document], ended: process.Exit) -> HelmError:
+        rendered = [part.text.encode() for part in parts]
+        files = [base64.b64encode(path.read_bytes()) for path in chart_files(chart)]
+        size, manifest_bytes = stored_size([*rendered, *files]), sum(map(len, rendered))
+        chart_bytes = sum(len(one) * 3 // 4 for one in files)
+        return HelmError(
+            f"module {name}: the release is too large to be stored: about {size} bytes, the limit is {RELEASE_LIMIT}; "
+            f"manifest {manifest_bytes} bytes, chart files {chart_bytes} bytes; largest objects: {_largest(parts)}",
+            exit_code=ended.code,
+            stderr_tail=explain(ended.stderr_tail),
+        )
+
+
+def stored_size(parts: Iterable[bytes]) -> int:
+    """Answers how many bytes a release Secret needs for a release document: base64 of gzip."""
+    packer, size = zlib.compressobj(9, wbits=zlib.MAX_WBITS | 16), 0
+    for part in parts:
+        size += len(packer.compress(part))
+    return (size + len(packer.flush()) + 2) // 3 * 4
+
+
+def _result(name: str, parts: Sequence[Document], output: bytes) -> UpgradeResult:
+    release = _release(name, output)
+    revision, text = release.get("version"), release.get("manifest")
+    if not isinstance(revision, int):
+        raise HelmError(f"module {name}: helm upgrade: no revision in its output")
+    return UpgradeResult(
+        revision=revision,
+        rendered=manifest.rendered_digest(parts, hooks_of(release)),
+        checksum=manifest.checksum(str(text or "")),
+        objects=manifest.objects(parts),
+    )
+
+
+def _release(name: str, output: bytes) -> JsonObject:
+    try:
+        release = jsondoc.loads(output)
+    except ValueError as error:
+        raise HelmError(f"module {name}: helm upgrade: its output is not JSON") from error
+    return release if isinstance(release, dict) else {}
+
+
+def _largest(parts: Iterable[Document]) -> str:
+    found = sorted(manifest.objects(parts), key=lambda one: one.size, reverse=True)[:_SHOWN_OBJECTS]
+    return ", ".join(f"{one.key} ({one.size} bytes)" for one in found) or "none"
+
+
+def _without_paths(argv: Sequence[str]) -> tuple[str, ...]:
+    return tuple(word for word in argv if not word.endswith("/values.json") and not word.startswith("--post-renderer"))

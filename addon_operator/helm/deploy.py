@@ -1,0 +1,204 @@
+"""Brings one release up to date: observe, decide, do one thing, observe again.
+
+Every decision is `release.decide` over facts that were read anew, so a run that was interrupted anywhere needs no
+recovery of its own. Source: contract.md 3.3, 3.4, 3.8; design.md 5.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import Coroutine
+from typing import Final, TypeVar, assert_never
+
+from addon_operator.errors import InvariantBroken, KubeError
+from addon_operator.helm import traits as chart_traits
+from addon_operator.helm.chart import ChartReader
+from addon_operator.helm.client import ChartRequest, HelmClient
+from addon_operator.helm.cluster import Cluster
+from addon_operator.helm.healing import Healing
+from addon_operator.helm.release import (
+    HelmAction,
+    Install,
+    MoveLabel,
+    Recover,
+    ReleaseFacts,
+    Render,
+    Skip,
+    Uninstall,
+    Upgrade,
+    decide,
+    decide_removal,
+    fingerprint,
+)
+from addon_operator.helm.storage import ReleaseStorage
+from addon_operator.helm.traits import ChartTraits
+from addon_operator.logs import get_logger
+
+# A release that needs more is changed by somebody else at the same time.
+_MOST_STEPS: Final = 12
+_T = TypeVar("_T")
+
+_log = get_logger("helm")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Deployed:
+    """How a release was brought up to date.
+
+    Attributes:
+        action: the last one, with its reason.
+        revision: of the release now; 0 if there is none.
+        recovered: what had to be repaired before, in order.
+    """
+
+    action: HelmAction
+    revision: int
+    recovered: tuple[Recover, ...] = ()
+
+
+class Deployer:
+    """Carries decisions out. Different releases may be worked on at the same time, one release only once."""
+
+    def __init__(
+        self,
+        *,
+        client: HelmClient,
+        storage: ReleaseStorage,
+        healing: Healing,
+        cluster: Cluster,
+        charts: ChartReader,
+        stop_grace_s: float = 30.0,
+    ) -> None:
+        """Takes its parts.
+
+        Args:
+            client: runs helm.
+            storage: knows what helm has stored; it must be running.
+            healing: knows which objects exist; it must be running.
+            cluster: what charts see of the cluster.
+            charts: reads charts.
+            stop_grace_s: how long a helm in flight may go on after cancellation.
+        """
+        self._client, self._storage, self._healing = client, storage, healing
+        self._cluster, self._charts = cluster, charts
+        self._stop_grace_s = stop_grace_s
+
+    async def deploy(self, request: ChartRequest) -> Deployed:
+        """Brings a release up to date, starting no process if nothing has changed.
+
+        Raises:
+            HelmError: helm failed; names the module.
+            ModuleError: the chart cannot be read.
+            KubeError: the API server refused or is unreachable.
+        """
+        digest = self._charts.digest(request.module_dir)
+        traits = self._charts.traits(request.module_dir, digest, request.values)
+        wanted = self._fingerprint(request, digest, traits)
+        rendered: str | None = None
+        recovered: list[Recover] = []
+        for _ in range(_MOST_STEPS):
+            facts = await self._observe(request.name)
+            action = decide(facts, wanted, traits, rendered)
+            match action:
+                case Skip():
+                    return Deployed(action, facts.revision, tuple(recovered))
+                case MoveLabel():
+                    await self._storage.move_label(request.name, facts.revision, wanted)
+                    return Deployed(action, facts.revision, tuple(recovered))
+                case Install() | Upgrade():
+                    _log.info("helm upgrade", module=request.name, reason=action.reason)
+                    revision = await self._outlive(self._upgrade(request, wanted), f"helm upgrade {request.name}")
+                    return Deployed(action, revision, tuple(recovered))
+                case Render():
+                    rendered = await self._render(request, traits)
+                case Recover():
+                    _log.warning("helm release recovers", module=request.name, reason=action.reason)
+                    await self._recover(facts, action)
+                    recovered.append(action)
+                case Uninstall():
+                    raise InvariantBroken(f"release {request.name}: uninstall decided for a wanted release")
+                case _:
+                    assert_never(action)
+        raise KubeError(f"release {request.name} does not come to rest", status=0, reason="Unsettled")
+
+    async def uninstall(self, name: str, reason: str) -> Deployed:
+        """Removes a release if there is one, in whatever status it is, and waits until its records are gone.
+
+        Raises:
+            HelmError: helm failed.
+            KubeError: the records are still there.
+        """
+        action = decide_removal(self._storage.facts(name), reason)
+        self._healing.forget(name)
+        if isinstance(action, Uninstall):
+            _log.info("helm uninstall", module=name, reason=reason)
+            await self._outlive(self._uninstall(name), f"helm uninstall {name}")
+        return Deployed(action, 0)
+
+    async def _observe(self, name: str) -> ReleaseFacts:
+        facts = self._storage.facts(name)
+        if not (facts.status == "deployed" and facts.recorded):
+            return facts
+        if not self._healing.follows(name):
+            await self._healing.follow(name, await self._storage.objects(name))
+        return dataclasses.replace(facts, absent=await self._healing.absent(name))
+
+    def _fingerprint(self, request: ChartRequest, digest: str, traits: ChartTraits) -> str:
+        apis = self._cluster.apis
+        return fingerprint(
+            chart_digest=digest,
+            values=request.values,
+            helm_version=self._client.version,
+            kube_version=self._cluster.version,
+            apis=chart_traits.api_answer(traits, apis.api_versions(), apis.digest),
+            extra_labels=self._client.extra_labels,
+        )
+
+    async def _render(self, request: ChartRequest, traits: ChartTraits) -> str:
+        cluster = self._cluster
+        rendered = await self._client.template(
+            request, kube_version=cluster.version, apis=cluster.apis, exact=traits.needs_cluster
+        )
+        return rendered.digest
+
+    async def _upgrade(self, request: ChartRequest, wanted: str) -> int:
+        result = await self._client.upgrade(request, wanted)
+        objects = [one.key for one in result.objects if one.lasting]
+        await self._storage.record(
+            request.name, result.revision, rendered=result.rendered, checksum=result.checksum, objects=objects
+        )
+        await self._healing.follow(request.name, objects, just_made=True)
+        return result.revision
+
+    async def _recover(self, facts: ReleaseFacts, action: Recover) -> None:
+        if action.kind == "drop-record":
+            await self._storage.delete_record(facts.name, facts.revision)
+        else:
+            await self._outlive(self._uninstall(facts.name), f"helm uninstall {facts.name}")
+
+    async def _uninstall(self, name: str) -> None:
+        await self._client.uninstall(name)
+        await self._storage.wait_gone(name)
+
+    async def _outlive(self, work: Coroutine[None, None, _T], name: str) -> _T:
+        """Does the work; on cancellation lets it go on for the grace time, then raises the cancellation."""
+        task = asyncio.create_task(work, name=name)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({task}, timeout=self._stop_grace_s)
+            await _end(task)
+            raise
+
+
+async def _end(task: asyncio.Task[_T]) -> None:
+    """Cancels a task and waits for its end; what came of it is nobody's business any more."""
+    task.cancel()
+    while not task.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait({task})
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.warning("helm failed while the operator stopped", task=task.get_name(), error=error)

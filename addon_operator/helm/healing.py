@@ -1,0 +1,292 @@
+"""Whether the objects of releases are there: known from watches, in milliseconds and without asking.
+
+One metadata-only informer for each kind that some release contains, over all namespaces, narrowed to what helm has made
+by the label that helm puts on everything. What the watch does not show is asked for by name before it counts as absent,
+so that an object whose label somebody took away does not cause one upgrade after the other.
+Source: design.md 5.4, contract.md 2.12 (resource monitor), users.md 5, 6.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from addon_operator.backoff import RetryPolicy
+from addon_operator.errors import KubeError
+from addon_operator.helm.cluster import Cluster
+from addon_operator.kube.client import KubeClient
+from addon_operator.kube.informer import Event, Informer
+from addon_operator.kube.refs import ObjectKey, Resource, metadata_of
+from addon_operator.logs import get_logger
+
+SYNCED_WITHIN_S: Final = 30.0
+_SELECTOR: Final = "app.kubernetes.io/managed-by=Helm"
+_METADATA_ONLY: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+# Somebody who keeps removing the same object is answered at once a few times, then ever more slowly.
+_AT_ONCE: Final = 3
+_LATER: Final = RetryPolicy(5.0, 300.0)
+_FORGIVEN_AFTER_S: Final = 600.0
+
+_log = get_logger("healing")
+
+_Place = tuple[str, str]
+_Kind = tuple[str, str]
+
+
+@dataclasses.dataclass(slots=True)
+class _Followed:
+    """One release.
+
+    Attributes:
+        objects: by kind and place, with full namespaces.
+        unseen: those that exist although the watch does not show them: helm or the API server said so.
+        unserved: those whose kind nobody serves.
+        told: those of `unserved` that `absent` has listed. They are told once only, since an upgrade cannot bring them
+            back as long as nobody serves their kind.
+        losses: how often and when last the release was reported.
+    """
+
+    objects: dict[_Kind, dict[_Place, ObjectKey]]
+    unseen: set[ObjectKey]
+    unserved: frozenset[ObjectKey]
+    told: frozenset[ObjectKey]
+    losses: dict[ObjectKey, tuple[int, float]]
+
+
+@dataclasses.dataclass(slots=True)
+class _Watch:
+    """One kind: its informer, the task that runs it, and which objects exist."""
+
+    resource: Resource
+    informer: Informer
+    present: set[_Place]
+    task: asyncio.Task[None] | None = None
+
+
+class Healing:
+    """Follows the objects of releases."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        namespace: str,
+        *,
+        cluster: Cluster,
+        on_absent: Callable[[str, tuple[ObjectKey, ...]], None] = lambda _release, _objects: None,
+    ) -> None:
+        """Prepares it; `run` owns the watches.
+
+        Args:
+            client: the API server.
+            namespace: of the releases; for objects whose manifest names none.
+            cluster: which kinds there are.
+            on_absent: told release and objects when objects of a release that is not paused go away.
+        """
+        self._client = client
+        self._namespace = namespace
+        self._cluster = cluster
+        self._on_absent = on_absent
+        self._followed: dict[str, _Followed] = {}
+        self._paused: collections.Counter[str] = collections.Counter()
+        self._watches: dict[_Kind, _Watch] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._group: asyncio.TaskGroup | None = None
+
+    async def run(self) -> None:
+        """Runs the watches until it is cancelled."""
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            try:
+                for kind, watch in self._watches.items():
+                    self._start(kind, watch)
+                await asyncio.Event().wait()
+            finally:
+                self._group = None
+                for timer in self._timers.values():
+                    timer.cancel()
+
+    async def follow(self, release: str, objects: Iterable[ObjectKey], *, just_made: bool = False) -> None:
+        """Says what a release consists of from now on; watches start and end as needed.
+
+        Args:
+            release: its name.
+            objects: without those that go away by themselves; the namespace may be left out as in the manifest.
+            just_made: helm has just made or confirmed all of them, even if the watch does not show it yet.
+
+        Raises:
+            KubeError: a kind is unknown and the API server does not answer.
+        """
+        wanted = tuple(objects)
+        if any(self._cluster.resource(key.kind, key.api_version) is None for key in wanted):
+            await self._cluster.refresh()
+        self._follow(release, wanted)
+        if just_made:
+            self._followed[release].unseen.update(key for key, _ in self._not_shown(self._followed[release]))
+        self._stop_unused()
+
+    def forget(self, release: str) -> None:
+        """Stops following a release."""
+        if release in self._timers:
+            self._timers.pop(release).cancel()
+        if self._followed.pop(release, None) is not None:
+            self._stop_unused()
+
+    def follows(self, release: str) -> bool:
+        """Answers whether a release is followed."""
+        return release in self._followed
+
+    def missing(self, release: str) -> tuple[ObjectKey, ...]:
+        """Lists the objects of a release that are known to be gone at this moment, sorted; waits for nothing."""
+        followed = self._followed.get(release)
+        return tuple(sorted(self._missing(followed))) if followed else ()
+
+    def watched(self, release: str) -> tuple[str, ...] | None:
+        """Lists the objects that are watched as `namespace/Kind/name`, sorted; None if the release is not followed."""
+        followed = self._followed.get(release)
+        if followed is None:
+            return None
+        return tuple(sorted(str(key) for objects in followed.objects.values() for key in objects.values()))
+
+    def pause(self, release: str) -> None:
+        """Keeps quiet about a release: a module run may remove objects on purpose. Pauses nest."""
+        self._paused[release] += 1
+
+    def resume(self, release: str) -> None:
+        """Ends one pause; what has gone away meanwhile is told now."""
+        self._paused[release] -= 1
+        if self._paused[release] <= 0:
+            del self._paused[release]
+            self._tell(release)
+
+    async def absent(self, release: str, *, timeout_s: float = SYNCED_WITHIN_S) -> tuple[ObjectKey, ...]:
+        """Lists the objects of a release that do not exist, sorted; those of kinds that nobody serves only once.
+
+        Raises:
+            KubeError: a kind could not be listed in time, or an object could not be asked for.
+        """
+        followed = self._followed.get(release)
+        if followed is None:
+            return ()
+        for kind in tuple(followed.objects):
+            if kind in self._watches:
+                await self._watches[kind].informer.wait_synced(timeout_s)
+        missing = {key for key, watch in tuple(self._not_shown(followed)) if not await self._exists(key, watch)}
+        followed.unseen = {key for key, _ in self._not_shown(followed)} - missing
+        news, followed.told = followed.unserved - followed.told, followed.unserved
+        return tuple(sorted(missing | news))
+
+    def _follow(self, release: str, wanted: Iterable[ObjectKey]) -> None:
+        found: dict[_Kind, dict[_Place, ObjectKey]] = {}
+        unserved: set[ObjectKey] = set()
+        for key in wanted:
+            resource = self._cluster.resource(key.kind, key.api_version)
+            if resource is None:
+                unserved.add(key)
+            elif {"list", "watch"} <= set(resource.verbs):
+                namespace = (key.namespace or self._namespace) if resource.namespaced else ""
+                kind = (key.api_version, key.kind)
+                found.setdefault(kind, {})[namespace, key.name] = dataclasses.replace(key, namespace=namespace)
+                if kind not in self._watches:
+                    self._add_watch(kind, resource)
+        before = self._followed.get(release) or _Followed({}, set(), frozenset(), frozenset(), {})
+        self._followed[release] = _Followed(
+            found, before.unseen, frozenset(unserved), before.told & unserved, before.losses
+        )
+
+    def _not_shown(self, followed: _Followed) -> Iterator[tuple[ObjectKey, _Watch]]:
+        for kind, objects in followed.objects.items():
+            if kind in self._watches:
+                watch = self._watches[kind]
+                yield from ((key, watch) for place, key in objects.items() if place not in watch.present)
+
+    def _missing(self, followed: _Followed) -> tuple[ObjectKey, ...]:
+        """Lists what seems to be gone; kinds that are not listed yet are not known."""
+        shown = ((key, watch.informer.synced.is_set()) for key, watch in self._not_shown(followed))
+        return tuple(key for key, synced in shown if synced and key not in followed.unseen)
+
+    async def _exists(self, key: ObjectKey, watch: _Watch) -> bool:
+        try:
+            path = watch.resource.path(key.namespace, key.name)
+            await self._client.request("GET", path, accept=_METADATA_ONLY)
+        except KubeError as error:
+            if error.status != 404:
+                raise
+            return False
+        return True
+
+    def _add_watch(self, kind: _Kind, resource: Resource) -> None:
+        present: set[_Place] = set()
+
+        def take(event: Event) -> None:
+            metadata = metadata_of(event.object)
+            place = (str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
+            if event.kind == "DELETED":
+                present.discard(place)
+                self._lost(kind, place)
+            elif place not in present:
+                present.add(place)
+                self._found(kind, place)
+
+        informer = Informer(
+            self._client, resource, namespace=None, label_selector=_SELECTOR, metadata_only=True, handler=take
+        )
+        self._watches[kind] = watch = _Watch(resource, informer, present)
+        self._start(kind, watch)
+
+    def _start(self, kind: _Kind, watch: _Watch) -> None:
+        if self._group is not None:
+            watch.task = self._group.create_task(watch.informer.run(), name=f"healing {'/'.join(kind)}")
+
+    def _stop_unused(self) -> None:
+        used = {kind for followed in self._followed.values() for kind in followed.objects}
+        for kind in self._watches.keys() - used:
+            task = self._watches.pop(kind).task
+            if task is not None:
+                task.cancel()
+
+    def _lost(self, kind: _Kind, place: _Place) -> None:
+        for release, followed in tuple(self._followed.items()):
+            key = followed.objects.get(kind, {}).get(place)
+            if key is not None:
+                _log.info("an object of a release is gone", release=release, reason=str(key))
+                self._tell(release)
+
+    def _found(self, kind: _Kind, place: _Place) -> None:
+        for followed in self._followed.values():
+            key = followed.objects.get(kind, {}).get(place)
+            if key is not None:
+                followed.unseen.discard(key)
+
+    def _tell(self, release: str) -> None:
+        """Reports what is missing, at once or, if that has not helped, later."""
+        followed = self._followed.get(release)
+        missing = self._missing(followed) if followed and not self._paused[release] else ()
+        if followed is None or not missing:
+            return
+        now = asyncio.get_running_loop().time()
+        count = max((self._count(followed, key, now) for key in missing), default=0)
+        if count < _AT_ONCE:
+            self._report(release, followed, missing)
+        elif release not in self._timers:
+            delay_s = _LATER.delay_s(count - _AT_ONCE + 1)
+            self._timers[release] = asyncio.get_running_loop().call_later(delay_s, self._tell_late, release)
+
+    def _tell_late(self, release: str) -> None:
+        self._timers.pop(release, None)
+        followed = self._followed.get(release)
+        missing = self._missing(followed) if followed and not self._paused[release] else ()
+        if followed is not None and missing:
+            self._report(release, followed, missing)
+
+    def _report(self, release: str, followed: _Followed, missing: tuple[ObjectKey, ...]) -> None:
+        now = asyncio.get_running_loop().time()
+        followed.losses = {key: (self._count(followed, key, now) + 1, now) for key in missing}
+        self._on_absent(release, missing)
+
+    @staticmethod
+    def _count(followed: _Followed, key: ObjectKey, now: float) -> int:
+        count, last = followed.losses.get(key, (0, now))
+        return count if now - last < _FORGIVEN_AFTER_S else 0

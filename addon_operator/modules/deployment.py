@@ -1,0 +1,106 @@
+"""The part of a module run that concerns its release: check the values, let Helm do what is needed, remember why.
+
+The decision itself is `helm/release.py`, its execution `helm/deploy.py`. Source: contract.md 2.12, 3.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+
+from addon_operator.configmap.document import NO_RECONCILIATION
+from addon_operator.helm.client import ChartRequest
+from addon_operator.helm.deploy import Deployer
+from addon_operator.helm.healing import Healing
+from addon_operator.helm.release import ReleaseFacts
+from addon_operator.helm.storage import ReleaseStorage
+from addon_operator.metrics import Metrics
+from addon_operator.modules.module import Module
+from addon_operator.modules.registry import ModuleState
+from addon_operator.values.store import ValuesStore
+
+
+class ModuleDeployment:
+    """Deploys and uninstalls the releases of modules."""
+
+    def __init__(
+        self,
+        *,
+        deployer: Deployer,
+        storage: ReleaseStorage,
+        healing: Healing,
+        store: ValuesStore,
+        maintenance: Callable[[], Mapping[str, str]],
+        metrics: Metrics,
+    ) -> None:
+        self._deployer = deployer
+        self._storage = storage
+        self._healing = healing
+        self._store = store
+        self._maintenance = maintenance
+        self._metrics = metrics
+
+    def facts(self, name: str) -> ReleaseFacts:
+        """What is known about a release, absent objects included, from memory."""
+        return dataclasses.replace(self._storage.facts(name), absent=self._healing.missing(name))
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a release of this name that is ours."""
+        facts = self._storage.facts(name)
+        return facts.exists and facts.owned
+
+    def owned(self) -> tuple[str, ...]:
+        """Names of all releases that carry our mark or the peer's."""
+        return tuple(facts.name for facts in self._storage.releases() if facts.owned)
+
+    def watched(self, name: str) -> tuple[str, ...] | None:
+        """Objects of a release that are watched, as `namespace/Kind/name`, sorted; None if none are."""
+        return self._healing.watched(name)
+
+    @contextlib.contextmanager
+    def quiet(self, name: str) -> Iterator[None]:
+        """Keeps the watch on objects quiet while the module runs, since its hooks may delete some on purpose."""
+        self._healing.pause(name)
+        try:
+            yield
+        finally:
+            self._healing.resume(name)
+
+    async def deploy(self, module: Module, state: ModuleState, *, activation: str) -> None:
+        """Brings the release of a module up to date, or leaves it alone in maintenance mode.
+
+        Raises:
+            ValuesRejected: the values break the schema for Helm; the text starts with `check helm values`.
+            HelmError: helm failed.
+            ModuleError: the chart cannot be read.
+            KubeError: the API server refused or does not answer.
+        """
+        if self._maintenance().get(module.key) == NO_RECONCILIATION:
+            self._healing.forget(module.name)
+            state.decide("skip", f"maintenance: {NO_RECONCILIATION}")
+            return
+        self._store.check_helm(module.key)
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        values = self._store.helm_values(module.key)
+        missing = self._healing.missing(module.name)
+        deployed = await self._deployer.deploy(ChartRequest(module.name, module.path, values))
+        self._metrics.module_helm(module.name, activation, duration_s=loop.time() - started)
+        for key in missing:
+            self._metrics.resource_absent(module.name, str(key))
+        if missing:
+            self._metrics.redeployed(module.name)
+        recovered = "".join(f"recovered: {step.reason}; " for step in deployed.recovered)
+        state.decide(type(deployed.action).__name__.lower(), recovered + deployed.action.reason)
+
+    async def uninstall(self, name: str, reason: str) -> None:
+        """Removes a release of ours; one of somebody else is left alone.
+
+        Raises:
+            HelmError: helm failed.
+            KubeError: its records are still there.
+        """
+        if self.exists(name):
+            await self._deployer.uninstall(name, reason)
