@@ -330,7 +330,7 @@ def _value(row: Setting, flag: str | None, environment: Mapping[str, str]) -> Va
         raise SettingsError(f"{given}: {error}") from error
 
 
-def _parse(row: Setting, text: str) -> Value:  # noqa: PLR0911 -- one case for each kind
+def _parse(row: Setting, text: str) -> Value:
     match row.kind:
         case "text":
             return text

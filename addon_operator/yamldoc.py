@@ -7,6 +7,7 @@ takes `y` and `n` for booleans, so they get a warning (contract.md 6.3).
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping
 
 import yaml
@@ -34,6 +35,11 @@ class YamlDocument:
     warnings: tuple[str, ...]
 
 
+_ONE_LINE = frozenset("\u2028\u2029\x85")  # line breaks for some readers only
+_DEEPEST = 200
+_MOST_ALIASES = 1000
+
+
 class _Loader(yaml.CSafeLoader):
     """The safe loader without timestamps: JSON has none, so they stay strings."""
 
@@ -56,6 +62,8 @@ def _represent_text(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
 
 
 def _style(text: str) -> str | None:
+    if not _ONE_LINE.isdisjoint(text):
+        return '"'
     if "\n" in text:
         return "|"
     # Other readers take more plain scalars for booleans and numbers (y, 1e3, 0o7, 1_000) than this one writes quoted.
@@ -75,6 +83,7 @@ def load(text: str, where: str) -> YamlDocument:
     Raises:
         YamlError: not YAML, more than one document, a key that is not a string, a value that JSON cannot hold.
     """
+    _check_depth(text, where)
     loader = _Loader(text)
     try:
         node = loader.get_single_node()
@@ -97,6 +106,7 @@ def load_all(text: str, where: str) -> list[JsonValue]:
     Raises:
         YamlError: as `load`.
     """
+    _check_depth(text, where)
     try:
         values = list(yaml.load_all(text, Loader=_Loader))
     except yaml.YAMLError as error:
@@ -109,6 +119,29 @@ def dump(value: JsonValue) -> str:
     return yaml.dump(
         value, Dumper=_Dumper, default_flow_style=False, sort_keys=False, allow_unicode=True, width=1_000_000
     )
+
+
+def _check_depth(text: str, where: str) -> None:
+    # The library composes recursively in C and would overrun the stack; its events come without recursion. An anchor
+    # that is used again and again would make a small text a huge document (contract: values are JSON, which has none).
+    depth = aliases = 0
+    try:
+        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+            aliases += isinstance(event, yaml.AliasEvent)
+            if depth > _DEEPEST or aliases > _MOST_ALIASES:
+                what = (
+                    f"nested deeper than {_DEEPEST} levels"
+                    if depth > _DEEPEST
+                    else f"more than {_MOST_ALIASES} aliases"
+                )
+                line = event.start_mark.line + 1 if event.start_mark else 0
+                raise YamlError(f"{where}:{line}: {what}")
+    except yaml.YAMLError as error:
+        raise YamlError(_describe(error, where)) from error
 
 
 def _describe(error: yaml.YAMLError, where: str) -> str:
@@ -144,6 +177,8 @@ def _warnings(node: yaml.Node, where: str) -> Iterator[str]:
 
 
 def _as_json(value: object, where: str, lines: Mapping[str, int], pointer: str) -> JsonValue:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise YamlError(f"{where}{_line(lines, pointer)}: {pointer or '/'}: {value} has no JSON form")
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list):

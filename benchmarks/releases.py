@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from addon_operator import yamldoc
 from addon_operator.errors import KubeError
-from addon_operator.jsondoc import JsonObject, JsonValue, dumps, lookup
+from addon_operator.jsondoc import JsonObject, dumps, lookup
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.informer import Event, Informer
 
@@ -34,6 +34,7 @@ class ReleaseWatch:
         self._namespace = namespace
         self._releases: dict[str, Release] = {}
         self._changed = asyncio.Event()
+        self._sections: dict[str, JsonObject] = {}
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -92,10 +93,11 @@ class ReleaseWatch:
             )
         )
 
-    async def configure(self, sections: Mapping[str, JsonValue]) -> None:
-        """Sets some sections of the operator's ConfigMap as a person would: one merge patch."""
+    async def configure(self, section: str, values: JsonObject) -> None:
+        """Sets some values of a section of the operator's ConfigMap as a person would: the others stay."""
+        self._sections[section] = {**self._sections.get(section, {}), **values}
         path = f"/api/v1/namespaces/{self._namespace}/configmaps"
-        data: JsonObject = {key: yamldoc.dump(value) for key, value in sections.items()}
+        data: JsonObject = {section: yamldoc.dump(self._sections[section])}
         await _create(self._client, path, {"metadata": {"name": "addon-operator"}})
         await self._client.request(
             "PATCH", f"{path}/addon-operator", body=dumps({"data": data}), content_type="application/merge-patch+json"

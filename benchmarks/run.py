@@ -165,7 +165,7 @@ async def _module_change(stage: Stage) -> Figure:
     for name, key in list(zip(stage.generated.names, stage.generated.keys, strict=True))[:_SINGLE_CHANGES]:
         revision = stage.watch.now()[name].revision
         begin = time.perf_counter()
-        await stage.watch.configure({key: {"text": f"changed {begin}"}})
+        await stage.watch.configure(key, {"text": f"changed {begin}"})
         await stage.watch.upgraded({name: revision})
         durations.append(time.perf_counter() - begin)
     note = f"median of {len(durations)}, at most {max(durations):.2f} s; {stage.counts().note_since(before)}"
@@ -176,7 +176,7 @@ async def _module_change(stage: Stage) -> Figure:
 async def _global_change(stage: Stage, operator: OperatorProcess, value: str) -> tuple[float, str]:
     before, converges = stage.counts(), await operator.converges()
     begin = time.perf_counter()
-    await stage.watch.configure({"global": {value: f"changed {begin}"}})
+    await stage.watch.configure("global", {value: f"changed {begin}"})
     await operator.converged_after(converges)
     duration_s = time.perf_counter() - begin
     # The watch may be a moment behind what the operator knows already.

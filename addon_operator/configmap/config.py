@@ -99,30 +99,34 @@ class OperatorConfig:
             raise
         return change
 
-    async def save(self, key: str, operations: Sequence[Operation], flags: Mapping[str, bool | None]) -> None:
+    async def save(
+        self, key: str, section: JsonValue, operations: Sequence[Operation], flags: Mapping[str, bool | None]
+    ) -> None:
         """Applies a hook's config patch to the ConfigMap, on top of whatever it holds at that moment.
+
+        What others have changed there meanwhile stays, and comes into force as a change of its own.
 
         Args:
             key: the section, `global` or a module's.
-            operations: with pointers that start with the section.
-            flags: section key -> enable flag to store.
+            section: what the operations make of the section in force, which is what the caller commits.
+            operations: with pointers that start with the section; empty if only flags change.
+            flags: section key -> enable flag to store; None takes it out.
 
         Raises:
             ConfigMapError: the ConfigMap is broken at this moment, so that it cannot be changed safely.
             PatchError: the patch does not fit what the ConfigMap holds now.
             KubeError: it cannot be written.
         """
-        sections: dict[str, JsonValue] = {}
 
         def mutate(data: Mapping[str, str]) -> Mapping[str, str]:
-            if operations:
-                before = self._parse(data).sections.get(key, {})
-                after = resolve(operations, {key: before}, f"config patch on {self.where}").document
-                sections[key] = after.get(key, {}) if isinstance(after, dict) else {}
-            return to_data(data, sections, flags)
+            if not operations:
+                return to_data(data, {}, flags)
+            before = self._parse(data).sections.get(key, {})
+            after = resolve(operations, {key: before}, f"config patch on {self.where}").document
+            return to_data(data, {key: after.get(key, {}) if isinstance(after, dict) else {}}, flags)
 
         data = await self._source.save(mutate)
-        self.in_force = self.in_force.with_changes(sections, flags)
+        self.in_force = self.in_force.with_changes({key: section} if operations else {}, flags)
         self.receive(data)
 
     def _parse(self, data: Mapping[str, str] | None) -> ConfigDocument:

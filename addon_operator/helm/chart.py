@@ -21,6 +21,7 @@ from addon_operator.jsondoc import JsonObject
 _YAML = frozenset({".yaml", ".yml"})
 _ARCHIVES = (".tgz", ".tar.gz")
 _LARGEST_FILE = 16 * 2**20
+_HOOK = b"helm.sh/hook"
 _NEVER_EXPANDED = frozenset({"crds", "docs", "hooks", "images", "openapi"})
 _NOT_IN_SYNTHETIC = frozenset({"crds", "docs", "hooks", "images", "lib"})
 
@@ -79,8 +80,19 @@ class ChartReader:
         if known != digest:
             traits = _scan(module_dir, None)
             self._traits[module_dir] = (digest, traits)
-        given = jsondoc.dumps(values) if traits.expands else b""
-        return _scan(module_dir, given.decode()) if b"{{" in given else traits
+        given = jsondoc.dumps(values)
+        if traits.expands and b"{{" in given:
+            traits = _scan(module_dir, given.decode())
+        return dataclasses.replace(traits, has_hooks=True) if _HOOK in given else traits
+
+    def mentions(self, module_dir: Path, words: Collection[str]) -> bool:
+        """Answers whether a template of the chart mentions one of these words.
+
+        Raises:
+            ModuleError: a file or an archive cannot be read.
+        """
+        wanted = [word.encode() for word in words]
+        return any(word in file.data for file in _files(module_dir, "templates") for word in wanted)
 
     def _file_digest(self, path: Path) -> bytes:
         try:
@@ -155,7 +167,8 @@ def crd_documents(module_dir: Path, prefixes: Collection[str]) -> Iterator[tuple
 
 def _scan(module_dir: Path, values: str | None) -> ChartTraits:
     templates = ((str(file.path), file.text) for file in _files(module_dir, "templates"))
-    return scan_chart(templates, _expandable(module_dir, values))
+    traits = scan_chart(templates, _expandable(module_dir, values))
+    return dataclasses.replace(traits, has_hooks=any(_HOOK in data for data in _contents(module_dir)))
 
 
 def _expandable(module_dir: Path, values: str | None) -> Iterator[tuple[str, str]]:
@@ -169,6 +182,17 @@ def _expandable(module_dir: Path, values: str | None) -> Iterator[tuple[str, str
                 yield name, path.read_text("utf-8", "replace")
             except OSError as error:
                 raise ModuleError(f"{path}: {error.strerror}") from error
+
+
+def _contents(module_dir: Path) -> Iterator[bytes]:
+    """Yields the contents of all files, those in archives included."""
+    for name, path in _walk(module_dir):
+        try:
+            yield path.read_bytes()
+            if name.endswith(_ARCHIVES) and name.startswith("charts/"):
+                yield from (file.data for file in _archived(path, PurePosixPath(name), ""))
+        except OSError as error:
+            raise ModuleError(f"{path}: {error.strerror}") from error
 
 
 def _files(module_dir: Path, folder: str) -> Iterator[_File]:
@@ -197,12 +221,12 @@ def _in_folder(place: PurePosixPath, folder: str) -> bool:
 
 
 def _archived(path: Path, place: PurePosixPath, folder: str) -> Iterator[_File]:
-    """Yields files of an archived subchart; its members start with the name of the chart."""
+    """Yields files of an archived subchart, all if no folder is given; its members start with the name of the chart."""
     try:
         with tarfile.open(path, "r:gz") as archive:
             for member in sorted(archive.getmembers(), key=lambda member: member.name):
                 inside = PurePosixPath(*PurePosixPath(member.name).parts[1:])
-                if member.isfile() and member.size <= _LARGEST_FILE and _in_folder(inside, folder):
+                if member.isfile() and member.size <= _LARGEST_FILE and (not folder or _in_folder(inside, folder)):
                     data = archive.extractfile(member)
                     assert data is not None
                     yield _File(place / inside, data.read())

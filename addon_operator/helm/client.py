@@ -89,6 +89,10 @@ class UpgradeResult:
     objects: tuple[ManifestObject, ...]
 
 
+class _Unchanged(Exception):
+    """The manifest is the one that is deployed already."""
+
+
 class HelmClient:
     """Runs helm against one cluster and namespace. Cancellation ends a running helm at once (`deploy.py` waits)."""
 
@@ -142,8 +146,16 @@ class HelmClient:
         """The labels that are put on every object."""
         return tuple(self._labels.items())
 
-    async def upgrade(self, request: ChartRequest, fingerprint: str) -> UpgradeResult:
+    async def upgrade(
+        self, request: ChartRequest, fingerprint: str, *, unless: str | None = None
+    ) -> UpgradeResult | None:
         """Installs or upgrades the release, taking over objects that exist already.
+
+        Args:
+            request: what.
+            fingerprint: of the request; becomes a label of the release.
+            unless: a digest; if the chart renders to it, helm is stopped before it changes anything, and the answer is
+                None. Only for charts without Helm hooks, which helm does not show while it renders.
 
         Raises:
             HelmError: helm failed; the message names the module and what helm says.
@@ -154,13 +166,18 @@ class HelmClient:
         def edit(data: bytes) -> bytes:
             parts = manifest.documents(data.decode("utf-8", "replace"))
             seen.append(parts)
+            if unless is not None and manifest.rendered_digest(parts) == unless:
+                raise _Unchanged
             return (add_labels(parts, self._labels) or manifest.NOTHING).encode()
 
         with self._run_directory(request.name) as directory:
             chart = prepare_chart(request.module_dir, request.name, directory)
             argv = self._upgrade(request, chart, directory, "--labels", f"{FINGERPRINT_LABEL}={fingerprint}")
-            async with relayed(directory, edit) as flags:
-                ended, output = await self._run("upgrade", request.name, [*argv, *flags])
+            try:
+                async with relayed(directory, edit) as flags:
+                    ended, output = await self._run("upgrade", request.name, [*argv, *flags])
+            except _Unchanged:
+                return None
             parts = seen[0] if seen else ()
             if ended.code and is_too_large(ended.stderr_tail):
                 raise await asyncio.to_thread(self._too_large, request.name, chart, parts, ended)

@@ -33,7 +33,8 @@ from addon_operator.helm.release import (
     fingerprint,
 )
 from addon_operator.helm.storage import ReleaseStorage
-from addon_operator.helm.traits import ChartTraits
+from addon_operator.helm.traits import ChartTraits, changed_words
+from addon_operator.jsondoc import JsonObject
 from addon_operator.logs import get_logger
 
 # A release that needs more is changed by somebody else at the same time.
@@ -84,6 +85,7 @@ class Deployer:
         self._client, self._storage, self._healing = client, storage, healing
         self._cluster, self._charts = cluster, charts
         self._stop_grace_s = stop_grace_s
+        self._last_values: dict[str, JsonObject] = {}
 
     async def deploy(self, request: ChartRequest) -> Deployed:
         """Brings a release up to date, starting no process if nothing has changed.
@@ -96,6 +98,11 @@ class Deployer:
         digest = self._charts.digest(request.module_dir)
         traits = self._charts.traits(request.module_dir, digest, request.values)
         wanted = self._fingerprint(request, digest, traits)
+        deployed = await self._settle(request, wanted, traits)
+        self._last_values[request.name] = request.values
+        return deployed
+
+    async def _settle(self, request: ChartRequest, wanted: str, traits: ChartTraits) -> Deployed:
         rendered: str | None = None
         recovered: list[Recover] = []
         for _ in range(_MOST_STEPS):
@@ -108,9 +115,14 @@ class Deployer:
                     await self._storage.move_label(request.name, facts.revision, wanted)
                     return Deployed(action, facts.revision, tuple(recovered))
                 case Install() | Upgrade():
-                    _log.info("helm upgrade", module=request.name, reason=action.reason)
-                    revision = await self._outlive(self._upgrade(request, wanted), f"helm upgrade {request.name}")
-                    return Deployed(action, revision, tuple(recovered))
+                    revision = await self._upgrade(request, wanted, action.reason)
+                    return Deployed(action, revision or 0, tuple(recovered))
+                case Render() if self._upgrades_likely(request, traits):
+                    changed = decide(facts, wanted, traits, "")
+                    revision = await self._upgrade(request, wanted, changed.reason, unless=facts.rendered)
+                    if revision is not None:
+                        return Deployed(changed, revision, tuple(recovered))
+                    rendered = facts.rendered
                 case Render():
                     rendered = await self._render(request, traits)
                 case Recover():
@@ -132,6 +144,7 @@ class Deployer:
         """
         action = decide_removal(self._storage.facts(name), reason)
         self._healing.forget(name)
+        self._last_values.pop(name, None)
         if isinstance(action, Uninstall):
             _log.info("helm uninstall", module=name, reason=reason)
             await self._outlive(self._uninstall(name), f"helm uninstall {name}")
@@ -163,8 +176,31 @@ class Deployer:
         )
         return rendered.digest
 
-    async def _upgrade(self, request: ChartRequest, wanted: str) -> int:
-        result = await self._client.upgrade(request, wanted)
+    def _upgrades_likely(self, request: ChartRequest, traits: ChartTraits) -> bool:
+        """Answers whether to begin an upgrade at once, to be stopped if it renders to what is deployed.
+
+        That saves a rendering if the manifest has changed, and costs more than one if it has not.
+        """
+        before = self._last_values.get(request.name)
+        if traits.has_hooks:
+            return False
+        if traits.needs_cluster or before is None:
+            return traits.needs_cluster
+        return self._charts.mentions(request.module_dir, changed_words(before, request.values))
+
+    async def _upgrade(
+        self, request: ChartRequest, wanted: str, reason: str, *, unless: str | None = None
+    ) -> int | None:
+        """Upgrades, notes what came of it and answers the revision; None if `unless` has stopped it."""
+        return await self._outlive(self._upgrade_and_record(request, wanted, reason, unless), f"helm {request.name}")
+
+    async def _upgrade_and_record(
+        self, request: ChartRequest, wanted: str, reason: str, unless: str | None
+    ) -> int | None:
+        result = await self._client.upgrade(request, wanted, unless=unless)
+        if result is None:
+            return None
+        _log.info("helm upgrade", module=request.name, reason=reason, revision=result.revision)
         objects = [one.key for one in result.objects if one.lasting]
         await self._storage.record(
             request.name, result.revision, rendered=result.rendered, checksum=result.checksum, objects=objects

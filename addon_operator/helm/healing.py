@@ -122,9 +122,9 @@ class Healing:
         wanted = tuple(objects)
         if any(self._cluster.resource(key.kind, key.api_version) is None for key in wanted):
             await self._cluster.refresh()
-        self._follow(release, wanted)
+        followed = self._follow(release, wanted)
         if just_made:
-            self._followed[release].unseen.update(key for key, _ in self._not_shown(self._followed[release]))
+            followed.unseen.update(key for key, _ in self._not_shown(followed))
         self._stop_unused()
 
     def forget(self, release: str) -> None:
@@ -167,18 +167,43 @@ class Healing:
         Raises:
             KubeError: a kind could not be listed in time, or an object could not be asked for.
         """
-        followed = self._followed.get(release)
-        if followed is None:
+        if release not in self._followed:
             return ()
-        for kind in tuple(followed.objects):
-            if kind in self._watches:
-                await self._watches[kind].informer.wait_synced(timeout_s)
+        followed = await self._synced(release, timeout_s)
         missing = {key for key, watch in tuple(self._not_shown(followed)) if not await self._exists(key, watch)}
         followed.unseen = {key for key, _ in self._not_shown(followed)} - missing
+        if missing:
+            followed = await self._reconsider(release)
         news, followed.told = followed.unserved - followed.told, followed.unserved
-        return tuple(sorted(missing | news))
+        return tuple(sorted({key for key, _ in self._not_shown(followed) if key in missing} | news))
 
-    def _follow(self, release: str, wanted: Iterable[ObjectKey]) -> None:
+    async def _synced(self, release: str, timeout_s: float) -> _Followed:
+        """Waits until all kinds of a release are listed; those that are not served any more are not waited for."""
+        followed = self._followed[release]
+        if any(self._cluster.resource(key.kind, key.api_version) for key in followed.unserved):
+            followed = self._follow(release, self._keys(followed))
+        try:
+            for kind in tuple(followed.objects):
+                await self._watches[kind].informer.wait_synced(timeout_s)
+        except KubeError:
+            after = await self._reconsider(release)
+            if after.objects.keys() == followed.objects.keys():
+                raise
+            return await self._synced(release, timeout_s)
+        return followed
+
+    async def _reconsider(self, release: str) -> _Followed:
+        """Asks again which kinds are served: a CRD may have gone together with its objects."""
+        await self._cluster.refresh()
+        followed = self._follow(release, self._keys(self._followed[release]))
+        self._stop_unused()
+        return followed
+
+    @staticmethod
+    def _keys(followed: _Followed) -> list[ObjectKey]:
+        return [*(key for objects in followed.objects.values() for key in objects.values()), *followed.unserved]
+
+    def _follow(self, release: str, wanted: Iterable[ObjectKey]) -> _Followed:
         found: dict[_Kind, dict[_Place, ObjectKey]] = {}
         unserved: set[ObjectKey] = set()
         for key in wanted:
@@ -192,9 +217,9 @@ class Healing:
                 if kind not in self._watches:
                     self._add_watch(kind, resource)
         before = self._followed.get(release) or _Followed({}, set(), frozenset(), frozenset(), {})
-        self._followed[release] = _Followed(
-            found, before.unseen, frozenset(unserved), before.told & unserved, before.losses
-        )
+        followed = _Followed(found, before.unseen, frozenset(unserved), before.told & unserved, before.losses)
+        self._followed[release] = followed
+        return followed
 
     def _not_shown(self, followed: _Followed) -> Iterator[tuple[ObjectKey, _Watch]]:
         for kind, objects in followed.objects.items():

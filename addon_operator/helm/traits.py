@@ -11,6 +11,8 @@ import dataclasses
 import re
 from collections.abc import Iterable, Iterator
 
+from addon_operator.jsondoc import JsonValue
+
 # Reads go-template actions; strings and comments in them may hold braces.
 _ACTION = re.compile(r"\{\{((?:\"(?:\\.|[^\"\\\n])*\"|`[^`]*`|/\*.*?\*/|[^\"`])*?)\}\}", re.DOTALL)
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
@@ -37,12 +39,14 @@ class ChartTraits:
         draws: where it draws random data or takes the time: `templates/x.yaml: genCA`, sorted.
         asked_apis: the APIs that it asks for, sorted; None if it looks at the list in another way.
         expands: it calls `tpl`, so that values may hold templates.
+        has_hooks: it may have Helm hooks; they are named somewhere in its files or values.
     """
 
     reads_cluster: bool = False
     draws: tuple[str, ...] = ()
     asked_apis: tuple[str, ...] | None = ()
     expands: bool = False
+    has_hooks: bool = False
 
     @property
     def varies(self) -> bool:
@@ -93,6 +97,19 @@ def api_answer(traits: ChartTraits, api_versions: Iterable[str], digest: str) ->
         return digest
     served = set(api_versions) if traits.asked_apis else set()
     return ",".join(f"{name}={name in served}" for name in traits.asked_apis)
+
+
+def changed_words(before: JsonValue, after: JsonValue) -> frozenset[str]:
+    """Gives the keys on the way to everything that differs between two sets of values, without the outermost."""
+    return frozenset(word for path in _changed_paths(before, after) for word in path[1:])
+
+
+def _changed_paths(before: JsonValue, after: JsonValue) -> Iterator[tuple[str, ...]]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in before.keys() | after.keys():
+            yield from ((key, *path) for path in _changed_paths(before.get(key), after.get(key)))
+    elif before != after:
+        yield ()
 
 
 def _traits(units: Iterable[_Unit]) -> ChartTraits:

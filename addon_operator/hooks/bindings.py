@@ -508,7 +508,7 @@ def _requirement(fields: Fields) -> FieldRequirement:
 
 
 def _jq_filter(fields: Fields) -> str:
-    import jq  # type: ignore[import-not-found]  # noqa: PLC0415 -- a megabyte that most operators do not need
+    import jq  # noqa: PLC0415 -- only programs pay for it
 
     program = fields.text("jqFilter")
     if program:

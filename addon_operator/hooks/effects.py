@@ -7,6 +7,7 @@ Source: design.md 4, contract.md 2.4.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -15,18 +16,20 @@ from typing import Protocol
 from addon_operator import metric_ops
 from addon_operator.errors import AddonOperatorError, BadReply, HookError, InputError
 from addon_operator.hooks.bindings import LifecycleKind
-from addon_operator.hooks.call import Effects, HookCall, HookId, HookResult
+from addon_operator.hooks.call import Effects, HookCall, HookId
 from addon_operator.hooks.catalog import Hook
 from addon_operator.hooks.context import lifecycle
 from addon_operator.hooks.engine import HookEngine
+from addon_operator.jsondoc import JsonValue
 from addon_operator.kube import patch_ops
 from addon_operator.kube.patch_ops import ObjectOperation
 from addon_operator.kube.patcher import ObjectPatcher
 from addon_operator.logs import get_logger
 from addon_operator.metric_ops import MetricOperation
 from addon_operator.metrics import HookLabels, Metrics, RunOutcome
-from addon_operator.values.layers import section_key
+from addon_operator.process import Exit
 from addon_operator.values import patches
+from addon_operator.values.layers import section_key
 from addon_operator.values.patches import Operation
 from addon_operator.values.store import Proposal, StaleProposal, ValuesStore
 
@@ -36,8 +39,10 @@ log = get_logger("hook")
 class ConfigWriter(Protocol):
     """Where config patches are kept (the ConfigMap)."""
 
-    async def save(self, key: str, operations: Sequence[Operation], flags: Mapping[str, bool | None]) -> None:
-        """Applies operations to a section and stores enable flags, at once."""
+    async def save(
+        self, key: str, section: JsonValue, operations: Sequence[Operation], flags: Mapping[str, bool | None]
+    ) -> None:
+        """Applies operations to a section, which becomes `section` unless others changed it, and stores flags."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,15 +96,17 @@ class HookRuns:
                 could not be written; the message names the hook.
         """
         key = "global" if hook.id.module is None else section_key(hook.id.module)
+        loop = asyncio.get_running_loop()
+        started = loop.time()
         try:
             result = await self._engine.run(self._call(hook, run, key))
             await self._apply(hook.id, key, result.effects)
         except AddonOperatorError as error:
-            self._count(hook.id, run, None, "error")
+            self._count(hook.id, run, "error", duration_s=loop.time() - started)
             if isinstance(error, HookError):
                 raise  # names the hook already
             raise HookError(f"{hook.id}: {error}", retry_after_s=error.retry_after_s) from error
-        self._count(hook.id, run, result, "success")
+        self._count(hook.id, run, "success", duration_s=result.exit.duration_s, ended=result.exit)
 
     def _call(self, hook: Hook, run: Run, key: str) -> HookCall:
         enabled = () if hook.id.module is None else tuple(self._enabled_modules())
@@ -124,7 +131,7 @@ class HookRuns:
             return
         if proposal.config_section is not None or proposal.config_flags:
             owned = patches.split(effects.config_patch, key, str(hook))
-            await self._config.save(key, owned.section, proposal.config_flags)
+            await self._config.save(key, proposal.config_section, owned.section, proposal.config_flags)
         self._commit(hook, key, effects, proposal)
         if proposal.changed:
             log.debug("values changed", hook=hook.name, module=hook.module, scope=sorted(proposal.changed))
@@ -159,13 +166,14 @@ class HookRuns:
             if fresh is not None:
                 self._store.commit(fresh)
 
-    def _count(self, hook: HookId, run: Run, result: HookResult | None, outcome: RunOutcome) -> None:
+    def _count(
+        self, hook: HookId, run: Run, outcome: RunOutcome, *, duration_s: float, ended: Exit | None = None
+    ) -> None:
         labels = HookLabels(hook.module, hook.name, run.binding, run.queue, run.activation)
-        ended = result.exit if result else None
         self._metrics.hook_run(
             labels,
             outcome,
-            duration_s=ended.duration_s if ended else 0.0,
+            duration_s=duration_s,
             user_cpu_s=ended.user_cpu_s if ended else 0.0,
             sys_cpu_s=ended.sys_cpu_s if ended else 0.0,
             max_rss_bytes=ended.max_rss_bytes if ended else 0,

@@ -331,7 +331,7 @@ class _Fields:
 
 
 def _compile(source: str) -> JqProgram:
-    import jq  # type: ignore[import-not-found]  # noqa: PLC0415 -- a megabyte that most operators do not need
+    import jq  # noqa: PLC0415 -- only programs pay for it
 
     program: JqProgram = jq.compile(source)
     return program

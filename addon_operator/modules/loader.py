@@ -71,6 +71,7 @@ class ModuleLoader:
         self._default_order = default_order
         self._strict_values = strict_values
         self._cache: dict[Path, tuple[Stamp, _Common, Module]] = {}
+        self._global: tuple[Stamp, SectionSpec] | None = None
 
     def scan(self) -> Scan:
         """Reads everything that changed.
@@ -149,12 +150,15 @@ class ModuleLoader:
         return module
 
     def _global_section(self, common: _Common, problems: list[str]) -> SectionSpec | None:
-        try:
-            schemas = _schemas(self._global_hooks_dir)
-        except AddonOperatorError as error:
-            problems.append(str(error))
-            return None
-        return SectionSpec("global", common.layers.get("global", ()), schemas)
+        stamp, layers = _stamp(self._global_hooks_dir), common.layers.get("global", ())
+        if self._global is None or self._global[0] != stamp or self._global[1].static != layers:
+            try:
+                schemas = _schemas(self._global_hooks_dir)
+            except AddonOperatorError as error:
+                problems.append(str(error))
+                return None
+            self._global = (stamp, SectionSpec("global", layers, schemas))
+        return self._global[1]
 
 
 def _read_module(directory: Path, name: str, order: int, common: _Common, warnings: list[str]) -> Module:

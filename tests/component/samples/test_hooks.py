@@ -217,7 +217,7 @@ def test_address_of_the_gateway(bench: HookBench, items: list[JsonValue], expect
 @pytest.mark.parametrize(
     ("enabled", "result", "reason"),
     [
-        pytest.param(["internal-ca", "ingress-gateway"], "true", "", id="gateway on"),
+        pytest.param(["internal-ca", "ingress-gateway"], "true", "the module ingress-gateway is on", id="gateway on"),
         pytest.param(["internal-ca"], "false", "the module ingress-gateway is off", id="gateway off"),
     ],
 )

@@ -1,0 +1,54 @@
+# `make run` and `make test` install what they need: .venv/ (Python packages) and tools/bin/ (programs built with Go).
+
+PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && exit; done; echo python3)
+BIN := .venv/bin
+SETUP = @$(PYTHON) tools/setup.py
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help run test check format environment tools lock
+
+help:
+	@echo 'make run [ARGS=--once]   local control plane, operator and samples; Ctrl-C stops all of it'
+	@echo 'make test [ARGS=...]     checks and the whole test suite; ARGS go to pytest'
+	@echo 'make check               lint, format, types, imports'
+	@echo 'make format              put the code into its format'
+	@echo 'make environment         fill .venv/'
+	@echo 'make tools               build what is missing in tools/bin/'
+	@echo 'make lock                take newer packages into requirements*.txt (needs uv)'
+
+run:
+	$(SETUP) needs environment programs
+	@$(BIN)/addon-operator dev run $(ARGS)
+
+test:
+	$(SETUP) needs environment programs
+	@$(MAKE) --no-print-directory check
+	$(BIN)/pytest $(ARGS)
+
+check:
+	$(SETUP) environment
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --config .importlinter
+
+format:
+	$(SETUP) environment
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+environment:
+	$(SETUP) environment
+
+tools:
+	$(SETUP) programs
+
+LOCK = uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+	--no-emit-index-url
+
+lock:
+	@command -v uv >/dev/null || { echo 'uv is missing: pip install uv, outside .venv'; exit 1; }
+	$(LOCK) pyproject.toml requirements.in --extra dev -o requirements-dev.txt
+	$(LOCK) pyproject.toml -c requirements-dev.txt -o requirements.txt

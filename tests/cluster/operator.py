@@ -1,0 +1,242 @@
+"""Drives a real operator process against the real control plane, as its users do: environment, files, ConfigMap, CLI."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from addon_operator.devcluster import DevCluster
+from addon_operator.jsondoc import JsonObject, JsonValue
+
+T = TypeVar("T")
+WITHIN_S = 60.0
+
+
+def eventually(check: Callable[[], T], *, within_s: float = WITHIN_S, what: str = "") -> T:
+    """Repeats a check until it is true (or at least not false, None, empty); its last answer or error is the failure."""
+    deadline = time.monotonic() + within_s
+    while True:
+        trouble: Exception | None = None
+        try:
+            if answer := check():
+                return answer
+        except (AssertionError, subprocess.CalledProcessError, OSError, KeyError, ValueError) as error:
+            trouble = error
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not in {within_s:g} s: {what or check}: {trouble}") from trouble
+        time.sleep(0.05)
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def write(root: Path, files: Mapping[str, str]) -> None:
+    """Writes files; those that begin with #! become executable."""
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        if text.startswith("#!"):
+            path.chmod(0o755)
+
+
+def config_map_chart(name: str, data: str, *, more: str = "") -> dict[str, str]:
+    """A module directory's files: a chart with one ConfigMap `NAME` whose data are these template lines."""
+    lines = "\n".join(f"  {line}" for line in data.splitlines())
+    template = f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\ndata:\n{lines}\n{more}"
+    return {"Chart.yaml": f"apiVersion: v2\nname: {name}\nversion: 0.0.1\n", "templates/config.yaml": template}
+
+
+class Operator:
+    """An operator over one directory of modules and global hooks, in a namespace of its own.
+
+    Attributes:
+        root: holds `modules/` and `global-hooks/`.
+        helm_calls: file with one line for each helm process that was started.
+    """
+
+    def __init__(self, cluster: DevCluster, root: Path, *, environment: Mapping[str, str] | None = None) -> None:
+        self.cluster = cluster
+        self.root = root
+        self.namespace = cluster.namespace("op")
+        self.log = root / "operator.log"
+        self.helm_calls = root / "helm-calls"
+        self.port = free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+        (root / "modules").mkdir(exist_ok=True)
+        base = cluster.environment()
+        self._wrap_helm(base.get("HELM_BIN_PATH", "helm"))
+        self.environment = {
+            **os.environ,
+            **base,
+            "ADDON_OPERATOR_NAMESPACE": self.namespace,
+            "MODULES_DIR": str(root / "modules"),
+            "GLOBAL_HOOKS_DIR": str(root / "global-hooks"),
+            "ADDON_OPERATOR_TMP_DIR": str(root / "tmp"),
+            "ADDON_OPERATOR_LISTEN_ADDRESS": "127.0.0.1",
+            "ADDON_OPERATOR_LISTEN_PORT": str(self.port),
+            "DEBUG_UNIX_SOCKET": str(root / "s"),
+            "HELM_BIN_PATH": str(root / "helm"),
+            "TASK_RETRY_FIRST": "300ms",
+            "TASK_RETRY_MOST": "1s",
+            "OUT": str(root),
+            **(environment or {}),
+        }
+
+    def _wrap_helm(self, real: str) -> None:
+        script = f'#!/bin/sh\necho "$@" >>{self.helm_calls}\n[ -z "$SLOW_HELM" ] || sleep 0\nexec {real} "$@"\n'
+        write(self.root, {"helm": script})
+        self.helm_calls.touch()
+
+    def files(self, files: Mapping[str, str]) -> None:
+        """Writes files below the root."""
+        write(self.root, files)
+
+    def module(self, directory: str, files: Mapping[str, str]) -> None:
+        """Writes a module directory."""
+        write(self.root / "modules" / directory, files)
+
+    def start(self, *arguments: str) -> None:
+        """Starts the process; its log grows in `self.log`."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "addon_operator", "start", *arguments],
+                env=self.environment,
+                cwd=self.root,
+                stdout=log,
+                stderr=log,
+            )
+
+    def start_ready(self) -> None:
+        """Starts the process and waits for the end of the first converge."""
+        self.start()
+        self.wait_ready()
+
+    def wait_ready(self) -> None:
+        """Waits until /readyz says yes; fails at once if the process ends."""
+
+        def ready() -> bool:
+            assert self.process is not None
+            if self.process.poll() is not None:
+                raise RuntimeError(f"the operator ended with {self.process.returncode}:\n{self.text()}")
+            return self.http("/readyz")[0] == 200
+
+        eventually(ready, what="readyz")
+
+    def wait_idle(self) -> None:
+        """Waits until no queue has a task."""
+
+        def idle() -> bool:
+            document = self.debug("queue", "list", "-o", "json")
+            assert isinstance(document, dict)
+            return not document["active"]
+
+        eventually(idle, what="idle queues")
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Ends the process with a signal and answers its exit status."""
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.process.wait(timeout=WITHIN_S)
+
+    def http(self, path: str) -> tuple[int, str]:
+        """Asks the HTTP server; 0 and an empty text if it does not answer."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def cli(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Runs a debug command."""
+        argv = [sys.executable, "-m", "addon_operator", *arguments]
+        return subprocess.run(argv, env=self.environment, capture_output=True, text=True, check=False, timeout=30)
+
+    def debug(self, *arguments: str) -> JsonValue:
+        """Runs a debug command that prints JSON."""
+        done = self.cli(*arguments)
+        assert done.returncode == 0, done.stderr
+        value: JsonValue = json.loads(done.stdout)
+        return value
+
+    def modules(self) -> dict[str, JsonObject]:
+        """The module list by name."""
+        document = self.debug("module", "list", "-o", "json")
+        assert isinstance(document, dict)
+        listed = document["modules"]
+        assert isinstance(listed, list)
+        return {str(item["name"]): item for item in listed if isinstance(item, dict)}
+
+    def configure(self, data: Mapping[str, str | None]) -> None:
+        """Changes keys of the operator's ConfigMap (None takes one away), creating it if it is missing."""
+        if self.kubectl("get", "configmap", "addon-operator", "--ignore-not-found", "-o", "name").strip() == "":
+            self.kubectl("create", "configmap", "addon-operator")
+        self.kubectl("patch", "configmap", "addon-operator", "--type=merge", "-p", json.dumps({"data": dict(data)}))
+
+    def config_data(self) -> dict[str, str]:
+        """The data of the operator's ConfigMap."""
+        document = json.loads(self.kubectl("get", "configmap", "addon-operator", "-o", "json"))
+        return dict(document.get("data") or {})
+
+    def kubectl(self, *arguments: str) -> str:
+        """Runs kubectl in the operator's namespace."""
+        return self.cluster.kubectl("-n", self.namespace, *arguments)
+
+    def deployed(self, name: str) -> dict[str, str]:
+        """The data of a ConfigMap that a chart made."""
+        document = json.loads(self.kubectl("get", "configmap", name, "-o", "json"))
+        return dict(document.get("data") or {})
+
+    def revisions(self, release: str) -> dict[int, str]:
+        """Revision -> status of a release, as helm stores it."""
+        selector = f"owner=helm,name={release}"
+        document = json.loads(self.kubectl("get", "secrets", "-l", selector, "-o", "json"))
+        labels = [item["metadata"]["labels"] for item in document["items"]]
+        return {int(label["version"]): str(label["status"]) for label in labels}
+
+    def helm_processes(self, word: str = "") -> int:
+        """How many helm processes were started (whose command has this word)."""
+        return sum(word in line for line in self.helm_calls.read_text().splitlines())
+
+    def lines(self, name: str) -> list[str]:
+        """Lines that hooks wrote to `$OUT/NAME`."""
+        path = self.root / name
+        return path.read_text().splitlines() if path.exists() else []
+
+    def text(self) -> str:
+        """The log so far."""
+        return self.log.read_text() if self.log.exists() else ""
+
+    def in_log(self, text: str) -> bool:
+        """Whether the log holds a text."""
+        return text in self.text()
+
+
+@contextlib.contextmanager
+def operator(cluster: DevCluster, root: Path, environment: Mapping[str, str] | None = None) -> Iterator[Operator]:
+    """An operator that is surely ended; the log is printed, so that a failing test shows it."""
+    made = Operator(cluster, root, environment=environment)
+    try:
+        yield made
+    finally:
+        if made.process is not None and made.process.poll() is None:
+            made.process.kill()
+            made.process.wait(timeout=WITHIN_S)
+        print(made.text())

@@ -1,0 +1,315 @@
+"""The client against a scripted server: retries, deadlines, credentials, streams."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from addon_operator.errors import KubeError, SettingsError
+from addon_operator.jsondoc import JsonObject
+from addon_operator.kube.client import KubeClient, RequestStat
+from tests.component.kube.api import Api, breaks, gives, refuses, serving, streams
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    async with serving() as running:
+        yield running
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    kubeconfig: Path | None, *, context: str | None = None, server: str | None = None, qps: float = 0, burst: int = 1
+) -> AsyncIterator[tuple[KubeClient, list[RequestStat]]]:
+    stats: list[RequestStat] = []
+    client = await KubeClient.connect(
+        config_file=kubeconfig, context=context, server=server, qps=qps, burst=burst, on_request=stats.append
+    )
+    try:
+        yield client, stats
+    finally:
+        await client.close()
+
+
+@pytest.fixture
+async def client(api: Api, tmp_path: Path) -> AsyncIterator[KubeClient]:
+    async with connected(api.kubeconfig(tmp_path)) as (made, _):
+        yield made
+
+
+# --- one request ---
+
+
+async def test_body_and_types_arrive_as_they_were_given(client: KubeClient, api: Api) -> None:
+    api.steps = [gives({"done": True})]
+    answer = await client.request(
+        "PATCH",
+        "/api/v1/nodes/n",
+        query={"fieldManager": "a b&c"},
+        body=b'[{"op":"remove" , "path":"/x"}]',
+        content_type="application/json-patch+json",
+        accept="application/json;as=Table",
+    )
+    assert answer == b'{"done":true}'
+    [asked] = api.asked
+    assert (asked.method, asked.path, asked.query) == ("PATCH", "/api/v1/nodes/n", {"fieldManager": "a b&c"})
+    assert asked.body == b'[{"op":"remove" , "path":"/x"}]'
+    assert asked.headers["Content-Type"] == "application/json-patch+json"
+    assert asked.headers["Accept"] == "application/json;as=Table"
+
+
+async def test_every_exchange_is_counted(api: Api, tmp_path: Path) -> None:
+    api.steps = [refuses(429, "TooManyRequests", retry_after="0"), gives({}), refuses(404, "NotFound")]
+    async with connected(api.kubeconfig(tmp_path)) as (client, stats):
+        await client.request("GET", "/api/v1/namespaces/a/pods/b")
+        with pytest.raises(KubeError):
+            await client.request("DELETE", "/api/v1/nodes/c")
+    assert [(stat.verb, stat.path, stat.code) for stat in stats] == [
+        ("GET", "/api/v1/namespaces/{namespace}/pods/{name}", 429),
+        ("GET", "/api/v1/namespaces/{namespace}/pods/{name}", 200),
+        ("DELETE", "/api/v1/nodes/{name}", 404),
+    ]
+    assert {stat.host for stat in stats} == {api.url.removeprefix("http://")}
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_server_that_asks_for_patience_gets_it(client: KubeClient, api: Api, status: int) -> None:
+    api.steps = [refuses(status, "Busy", retry_after="1"), gives({"n": 1})]
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    assert await client.request("POST", "/x", body=b"{}") == b'{"n":1}'
+    assert loop.time() - began >= 1
+    assert [asked.body for asked in api.asked] == [b"{}", b"{}"]
+
+
+@pytest.mark.parametrize(
+    ("status", "retry_after"),
+    [
+        pytest.param(429, "60", id="longer than the deadline"),
+        pytest.param(503, None, id="no time named"),
+        pytest.param(500, "0", id="other status"),
+    ],
+)
+async def test_other_refusals_are_raised_at_once(
+    client: KubeClient, api: Api, status: int, retry_after: str | None
+) -> None:
+    api.steps = [refuses(status, "Busy", message="not now", retry_after=retry_after)]
+    with pytest.raises(KubeError, match=f"GET /x: {status} Busy: not now") as caught:
+        await client.request("GET", "/x", timeout_s=5)
+    assert (caught.value.status, caught.value.reason) == (status, "Busy")
+    assert caught.value.retry_after_s == (60.0 if retry_after == "60" else 0.1 if retry_after else None)
+
+
+async def test_refusal_that_is_not_json(client: KubeClient, api: Api) -> None:
+    api.steps = [streams(b"<html>"), gives("text", status=502)]
+    assert await client.request("GET", "/x") == b"<html>"
+    with pytest.raises(KubeError, match="502 Bad Gateway"):
+        await client.request("GET", "/x")
+
+
+async def test_silence_ends_at_the_deadline(client: KubeClient, api: Api) -> None:
+    with pytest.raises(KubeError, match=r"GET /x: no answer within 0\.2 s") as caught:
+        await client.request("GET", "/x", timeout_s=0.2)
+    assert (caught.value.status, caught.value.reason) == (0, "Timeout")
+
+
+async def test_nobody_listens() -> None:
+    async with connected(None, server="http://127.0.0.1:9") as (client, stats):
+        with pytest.raises(KubeError, match=r"127\.0\.0\.1:9") as caught:
+            await client.request("GET", "/x")
+    assert (caught.value.status, caught.value.reason) == (0, "Unreachable")
+    assert [stat.code for stat in stats] == [0]
+
+
+async def test_redirect_is_not_followed_with_our_credentials(client: KubeClient, api: Api) -> None:
+    api.steps = [gives({}, status=302, headers={"Location": "/elsewhere"})]
+    with pytest.raises(KubeError, match="302"):
+        await client.request("GET", "/x")
+    assert [asked.path for asked in api.asked] == ["/x"]
+
+
+async def test_own_limit_spreads_requests(api: Api, tmp_path: Path) -> None:
+    api.steps = [gives({}) for _ in range(4)]
+    async with connected(api.kubeconfig(tmp_path), qps=5, burst=2) as (client, stats):
+        await asyncio.gather(*(client.request("GET", "/x") for _ in range(4)))
+    assert [stat.wait_s > 0 for stat in sorted(stats, key=lambda stat: stat.wait_s)] == [False, False, True, True]
+
+
+async def test_waiting_for_the_server_is_said_and_ends(
+    api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.steps = [breaks(), refuses(503, "Starting"), gives({"gitVersion": "v1.36.3"})]
+    async with connected(api.kubeconfig(tmp_path)) as (client, _):
+        assert await client.wait_reachable() == "v1.36.3"
+    said = capsys.readouterr()
+    assert "waiting for the API server" in said.out + said.err
+
+
+# --- credentials and configuration ---
+
+
+def plugin(directory: Path) -> JsonObject:
+    """An exec plugin whose token carries the number of its runs."""
+    script, runs = directory / "plugin", directory / "runs"
+    script.write_text(
+        "#!/bin/sh\n"
+        f'echo x >> "{runs}"\n'
+        'printf \'{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t%d"}}\' '
+        f'"$(wc -l < "{runs}")"\n'
+    )
+    script.chmod(0o700)
+    return {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(script)}}
+
+
+async def test_exec_plugin_runs_again_when_its_token_is_refused(api: Api, tmp_path: Path) -> None:
+    api.steps = [gives({}), refuses(401, "Unauthorized"), gives({}), streams(b"a\n")]
+    async with connected(api.kubeconfig(tmp_path, plugin(tmp_path))) as (client, _):
+        await client.request("GET", "/1")
+        await client.request("GET", "/2")
+        assert [line async for line in client.stream("/3", query={}, idle_timeout_s=5)] == [b"a"]
+    assert [asked.headers["Authorization"] for asked in api.asked] == [
+        "Bearer t1",
+        "Bearer t1",
+        "Bearer t2",
+        "Bearer t2",
+    ]
+
+
+async def test_many_refused_at_once_refresh_only_once(api: Api, tmp_path: Path) -> None:
+    api.steps = [refuses(401, "Unauthorized") for _ in range(5)] + [gives({}) for _ in range(5)]
+    async with connected(api.kubeconfig(tmp_path, plugin(tmp_path))) as (client, _):
+        await asyncio.gather(*(client.request("GET", "/x") for _ in range(5)))
+    assert (tmp_path / "runs").read_text() == "x\n" * 2
+
+
+async def test_token_file_is_read_again_for_a_stream(api: Api, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("old")
+    api.steps = [refuses(401, "Unauthorized"), streams(b"a\n")]
+    async with connected(api.kubeconfig(tmp_path, {"tokenFile": str(token)})) as (client, _):
+        token.write_text("new")
+        assert [line async for line in client.stream("/x", query={}, idle_timeout_s=5)] == [b"a"]
+    assert [asked.headers["Authorization"] for asked in api.asked] == ["Bearer old", "Bearer new"]
+
+
+async def test_no_credentials_no_header(client: KubeClient, api: Api) -> None:
+    api.steps = [gives({})]
+    await client.request("GET", "/x")
+    assert "Authorization" not in api.asked[0].headers
+
+
+async def test_service_account_is_used_in_a_pod(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "1")
+    with pytest.raises(SettingsError, match="service account of the pod: Service token file"):
+        await KubeClient.connect(config_file=None, context=None, server=None, qps=0, burst=1)
+
+
+async def test_children_reach_the_same_cluster(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = api.kubeconfig(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    async with connected(Path("kubeconfig"), context="x", server="http://127.0.0.1:9") as (client, _):
+        assert client.child_environment() == {"KUBECONFIG": str(path)}
+        assert client.helm_flags() == ["--kube-context", "x", "--kube-apiserver", "http://127.0.0.1:9"]
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    async with connected(None) as (client, _):
+        assert client.child_environment() == {"KUBECONFIG": str(path)}
+        assert client.helm_flags() == []
+
+
+@pytest.mark.parametrize(
+    ("content", "context", "message"),
+    [
+        pytest.param(None, None, "no such file", id="missing"),
+        pytest.param("a: [swordfish", None, "not YAML", id="not YAML"),
+        pytest.param("[]", None, "kubeconfig", id="a list"),
+        pytest.param("{}", None, "current-context", id="empty"),
+        pytest.param(
+            "{current-context: x, contexts: [{name: x, context: {cluster: c}}],"
+            " clusters: [{name: c, cluster: {server: 'http://h'}}]}",
+            "other",
+            "name other",
+            id="unknown context",
+        ),
+        pytest.param(
+            "{current-context: x, contexts: [{name: x, context: {cluster: c, user: u}}],"
+            " clusters: [{name: c, cluster: {server: 'http://h'}}], users: [{name: u, token: swordfish}]}",
+            None,
+            "Expected key user",
+            id="user without its map",
+        ),
+        pytest.param(
+            "{current-context: x, contexts: [{name: x, context: {cluster: c}}],"
+            " clusters: [{name: c, cluster: {server: 'https://h', certificate-authority: /nowhere}}]}",
+            None,
+            "/nowhere",
+            id="missing CA",
+        ),
+    ],
+)
+async def test_broken_kubeconfig_is_named_without_its_secrets(
+    tmp_path: Path, content: str | None, context: str | None, message: str
+) -> None:
+    path = tmp_path / "kubeconfig"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(SettingsError, match=message) as caught:
+        await KubeClient.connect(config_file=path, context=context, server=None, qps=0, burst=1)
+    assert str(path) in str(caught.value)
+    assert "swordfish" not in str(caught.value)
+
+
+# --- streams ---
+
+
+@pytest.mark.parametrize(
+    ("chunks", "lines"),
+    [
+        pytest.param([b"a\nb\n"], [b"a", b"b"], id="two in one"),
+        pytest.param([b"a", b"b", b"c\nd", b"\n"], [b"abc", b"d"], id="one in several"),
+        pytest.param([b"\n\na\n\n"], [b"a"], id="empty ones"),
+        pytest.param([b"x" * 300_000, b"x" * 300_000 + b"\ny\n"], [b"x" * 600_000, b"y"], id="a long one"),
+        pytest.param([b"a\nunfinished"], [b"a"], id="an unfinished one"),
+        pytest.param([], [], id="nothing"),
+    ],
+)
+async def test_stream_gives_whole_lines(client: KubeClient, api: Api, chunks: list[bytes], lines: list[bytes]) -> None:
+    api.steps = [streams(*chunks)]
+    assert [line async for line in client.stream("/x", query={"watch": "1"}, idle_timeout_s=5)] == lines
+    assert api.asked[0].query == {"watch": "1"}
+
+
+async def test_stream_that_goes_silent_or_breaks_is_an_error(client: KubeClient, api: Api) -> None:
+    api.steps = [streams(b"a\n", stay=True), breaks(b"a\n"), streams(stay=True)]
+    for reason, count in [("Timeout", 1), ("ConnectionLost", 1), ("Timeout", 0)]:
+        lines = client.stream("/x", query={}, idle_timeout_s=0.3)
+        assert [await anext(lines) for _ in range(count)] == [b"a"] * count
+        with pytest.raises(KubeError) as caught:
+            await anext(lines)
+        assert (caught.value.status, caught.value.reason) == (0, reason)
+
+
+async def test_stream_refused(client: KubeClient, api: Api) -> None:
+    api.steps = [refuses(410, "Expired")]
+    with pytest.raises(KubeError) as caught:
+        await anext(client.stream("/x", query={}, idle_timeout_s=5))
+    assert caught.value.status == 410
+
+
+async def test_no_secret_reaches_the_log(
+    api: Api, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.steps = [refuses(401, "Unauthorized"), refuses(401, "Unauthorized")]
+    caplog.set_level(logging.DEBUG)
+    async with connected(api.kubeconfig(tmp_path, {"token": "swordfish"})) as (client, _):
+        with pytest.raises(KubeError) as caught:
+            await client.request("GET", "/x")
+    said = capsys.readouterr()
+    assert "swordfish" not in caplog.text + said.out + said.err + str(caught.value) + repr(caught.value.__cause__)
