@@ -38,6 +38,7 @@ from addon_operator.hooks.catalog import Hook, HookCatalog, LoadedHooks, global_
 from addon_operator.hooks.effects import HookRuns
 from addon_operator.hooks.engine import HookEngine
 from addon_operator.inspection import OperatorInspector
+from addon_operator.kube import events
 from addon_operator.kube.client import KubeClient, RequestStat
 from addon_operator.kube.patcher import ObjectPatcher
 from addon_operator.kube.refs import ObjectKey
@@ -89,6 +90,8 @@ async def _run(settings: Settings, directory: Path, *, once: bool) -> int:
     work = asyncio.create_task(operator.run(once=once), name="operator")
 
     def stop(number: signal.Signals) -> None:
+        if operator.stopping:
+            return
         log.info("operator stops; a helm in flight may finish", reason=number.name)
         operator.stopping = True
         work.cancel()
@@ -164,6 +167,7 @@ class Operator:
         self._converge: ConvergeHandler | None = None
         self._failures: dict[int, int] = {}
         self._stuck = asyncio.Event()
+        self._courtesies: set[asyncio.Task[None]] = set()
 
     async def run(self, *, once: bool) -> int:
         """Starts, works and stops; see the function `run`."""
@@ -252,7 +256,13 @@ class Operator:
             on_request=self._count_request,
         )
         stack.push_async_callback(client.close)
+        stack.push_async_callback(self._end_courtesies)
         return client
+
+    async def _end_courtesies(self) -> None:
+        for task in self._courtesies:
+            task.cancel()
+        await asyncio.gather(*self._courtesies, return_exceptions=True)
 
     # --- work
 
@@ -287,7 +297,7 @@ class Operator:
             module_keys=lambda: {module.key for module in registry.modules},
             checked_keys=lambda: {"global", *(module.key for module in enablement.flagged())},
             on_accepted=lambda: queue.add_head(config_accepted(queue.tasks).head),
-            on_rejected=self._config_rejected,
+            on_rejected=lambda error: self._config_rejected(client, error),
         )
         enablement = Enablement(
             registry=registry, store=store, engine=engine, config=lambda: config.in_force, config_name=config_name
@@ -434,9 +444,15 @@ class Operator:
             follow_up = release_changed(storage.facts(release), self._queues.main.tasks)
             self._queues.main.add_tail(follow_up.tail)
 
-    def _config_rejected(self, error: AddonOperatorError) -> None:
+    def _config_rejected(self, client: KubeClient, error: AddonOperatorError) -> None:
         self._metrics.config_values_error()
         log.error("ConfigMap refused, the former values stay in force", error=error)
+        about = ObjectKey("v1", "ConfigMap", self._settings.namespace, self._settings.config_map)
+        event = asyncio.create_task(
+            events.warn(client, about, reason="ConfigRefused", message=str(error)), name="Event about the ConfigMap"
+        )
+        self._courtesies.add(event)
+        event.add_done_callback(self._courtesies.discard)
 
     def _converge_status(self) -> ConvergeStatus:
         progress = self._converge.progress if self._converge else None

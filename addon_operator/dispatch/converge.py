@@ -129,6 +129,8 @@ class ConvergeHandler:
         found = {module.name for module in scan.modules}
         for warning in scan.warnings:
             log.warning("module directories", reason=warning)
+        for name in known - found:
+            self._metrics.module_gone(name)
         if known != found:
             log.info("modules on disk changed", added=sorted(found - known), removed=sorted(known - found))
         self._store.replace_modules(scan.sections)

@@ -37,7 +37,8 @@ def labelled(text: str, labels: dict[str, str] | None = None) -> str:
         ),
         pytest.param(
             "kind: A\nmetadata:\n  labels:\n    heritage: Helm # who\n    example.com/on: yes\n  name: x\n",
-            'kind: A\nmetadata:\n  labels:\n    heritage: "addon-operator" # who\n    example.com/on: "true"\n  name: x\n',
+            'kind: A\nmetadata:\n  labels:\n    heritage: "addon-operator" # who\n    example.com/on: "true"\n'
+            "  name: x\n",
             id="same labels with other values",
         ),
         pytest.param(
@@ -53,7 +54,8 @@ def labelled(text: str, labels: dict[str, str] | None = None) -> str:
         ),
         pytest.param(
             "kind: A\nmetadata:\n  labels: # none yet\n  name: x\n",
-            'kind: A\nmetadata:\n  labels: {"heritage": "addon-operator", "example.com/on": "true"} # none yet\n  name: x\n',
+            'kind: A\nmetadata:\n  labels: {"heritage": "addon-operator", "example.com/on": "true"} # none yet\n'
+            "  name: x\n",
             id="labels without value",
         ),
         pytest.param(

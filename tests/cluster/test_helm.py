@@ -1,0 +1,712 @@
+"""Releases: real helm against a real API server."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from addon_operator import jsondoc
+from addon_operator.devcluster import DevCluster
+from addon_operator.errors import HelmError
+from addon_operator.helm.binary import find_helm
+from addon_operator.helm.chart import ChartReader
+from addon_operator.helm.client import ChartRequest, HelmClient
+from addon_operator.helm.cluster import Cluster
+from addon_operator.helm.deploy import Deployed, Deployer
+from addon_operator.helm.healing import Healing
+from addon_operator.helm.release import (
+    FINGERPRINT_LABEL,
+    OBJECTS_ANNOTATION,
+    Install,
+    MoveLabel,
+    Recover,
+    Skip,
+    Uninstall,
+    Upgrade,
+)
+from addon_operator.helm.storage import ReleaseStorage
+from addon_operator.jsondoc import JsonObject, JsonValue, lookup
+from addon_operator.kube.client import KubeClient
+from addon_operator.kube.refs import CONFIG_MAPS, SECRETS, ObjectKey
+
+CONFIG_MAP = """
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}
+data:
+  text: {{ .Values.demo.text | quote }}
+"""
+SERVICE = """
+apiVersion: v1
+kind: Service
+metadata: {name: {{ .Release.Name }}, labels: {a: b}}
+spec: {selector: {a: b}, ports: [{port: 80}]}
+"""
+# A Job that is suspended never ends, so helm waits for it until it is stopped.
+WAITING_HOOK = """
+{{- if .Values.demo.wait }}
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{ .Release.Name }}-wait
+  annotations: {"helm.sh/hook": "%s"}
+spec:
+  suspend: true
+  template: {spec: {restartPolicy: Never, containers: [{name: a, image: a}]}}
+{{- end }}
+"""
+
+
+class Operator:
+    """Everything that a running operator has for its releases; a new one is an operator that was restarted."""
+
+    def __init__(self, kube: KubeClient, cluster: Cluster, client: HelmClient, namespace: str) -> None:
+        self.kube, self.cluster, self.client, self.namespace = kube, cluster, client, namespace
+        self.operations: list[str] = []
+        self.losses: list[tuple[str, tuple[ObjectKey, ...]]] = []
+        self.lost = asyncio.Event()
+        self.storage = ReleaseStorage(kube, namespace)
+        self.healing = Healing(kube, namespace, cluster=cluster, on_absent=self._lose)
+        self.deployer = self.make_deployer()
+
+    def make_deployer(self, *, stop_grace_s: float = 30) -> Deployer:
+        return Deployer(
+            client=self.client,
+            storage=self.storage,
+            healing=self.healing,
+            cluster=self.cluster,
+            charts=ChartReader(),
+            stop_grace_s=stop_grace_s,
+        )
+
+    async def deploy(self, module: Path, **values: JsonValue) -> Deployed:
+        return await self.deployer.deploy(request(module, **values))
+
+    async def get(self, path: str) -> JsonObject:
+        document = jsondoc.loads(await self.kube.request("GET", path))
+        assert isinstance(document, dict)
+        return document
+
+    async def secret(self, revision: int, name: str = "demo") -> JsonObject:
+        return await self.get(SECRETS.path(self.namespace, f"sh.helm.release.v1.{name}.v{revision}"))
+
+    async def text(self, name: str = "demo") -> str:
+        return str(lookup(await self.get(CONFIG_MAPS.path(self.namespace, name)), "/data/text"))
+
+    async def delete(self, name: str = "demo") -> None:
+        await self.kube.request("DELETE", CONFIG_MAPS.path(self.namespace, name))
+
+    async def eventually(self, holds: Callable[[], bool]) -> None:
+        while not holds():
+            await asyncio.sleep(0.01)
+
+    def count(self, _module: str, operation: str, _duration_s: float) -> None:
+        self.operations.append(operation)
+
+    def _lose(self, release: str, objects: tuple[ObjectKey, ...]) -> None:
+        self.losses.append((release, objects))
+        self.lost.set()
+
+
+class Start(Protocol):
+    """Starts an operator; `tmp_dir` and labels can be chosen."""
+
+    def __call__(self) -> contextlib.AbstractAsyncContextManager[Operator]: ...
+
+
+@pytest.fixture
+def namespace(cluster: DevCluster) -> str:
+    return cluster.namespace("helm")
+
+
+@pytest.fixture
+def start(cluster: DevCluster, namespace: str, tmp_path: Path) -> Start:
+    return lambda: running(cluster.kubeconfig, namespace, tmp_path / "tmp")
+
+
+@pytest.fixture
+async def operator(start: Start) -> AsyncIterator[Operator]:
+    async with start() as made:
+        yield made
+
+
+@pytest.fixture
+def helm(cluster: DevCluster, namespace: str) -> Callable[..., str]:
+    """Somebody else's helm."""
+
+    def run(*words: str) -> str:
+        argv = [cluster.environment()["HELM_BIN_PATH"], *words, "--namespace", namespace]
+        environment = {**os.environ, **cluster.environment()}
+        return subprocess.run(argv, env=environment, check=True, capture_output=True, text=True).stdout
+
+    return run
+
+
+@pytest.fixture
+def interrupted(cluster: DevCluster, namespace: str) -> Callable[..., None]:
+    """Somebody else's helm that is killed as soon as the release has a certain status."""
+
+    def run(status: str, *words: str) -> None:
+        argv = [cluster.environment()["HELM_BIN_PATH"], *words, "--namespace", namespace]
+        with subprocess.Popen(argv, env={**os.environ, **cluster.environment()}, stdout=subprocess.DEVNULL) as process:
+            selector = f"owner=helm,status={status}"
+            while not cluster.kubectl("-n", namespace, "get", "secret", "-l", selector, "-o", "name"):
+                assert process.poll() is None
+                time.sleep(0.02)
+            process.kill()
+
+    return run
+
+
+@contextlib.asynccontextmanager
+async def running(kubeconfig: Path, namespace: str, tmp_dir: Path) -> AsyncIterator[Operator]:
+    kube = await KubeClient.connect(config_file=kubeconfig, context=None, server=None, qps=0, burst=1)
+    tmp_dir.mkdir(exist_ok=True)
+    client = HelmClient(
+        kube=kube,
+        binary=await find_helm(None, os.environ, cache_dir=tmp_dir),
+        namespace=namespace,
+        tmp_dir=tmp_dir,
+        cache_dir=tmp_dir / "cache",
+        environment=os.environ,
+        timeout_s=60,
+        history_max=10,
+        extra_labels=[("heritage", "addon-operator")],
+        on_operation=lambda *told: made.count(*told),
+    )
+    made = Operator(kube, await Cluster.ask(kube), client, namespace)
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(made.storage.run()), group.create_task(made.healing.run())]
+            await made.storage.wait_synced(30)
+            yield made
+            for task in tasks:
+                task.cancel()
+    finally:
+        await kube.close()
+        # TLS connections of ended watches say goodbye in the background.
+        await asyncio.sleep(0.1)
+
+
+def request(module: Path, **values: JsonValue) -> ChartRequest:
+    section: JsonObject = {"text": "a", **values}
+    return ChartRequest("demo", module, {"global": {"used": "no"}, "demo": section})
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Path:
+    return make_chart(tmp_path / "010-demo", configmap=CONFIG_MAP, service=SERVICE)
+
+
+def make_chart(directory: Path, **templates: str) -> Path:
+    (directory / "templates").mkdir(parents=True)
+    (directory / "Chart.yaml").write_text("apiVersion: v2\nname: some-chart\nversion: 0.1.0\n")
+    for name, text in templates.items():
+        (directory / "templates" / f"{name}.yaml").write_text(text)
+    return directory
+
+
+def label(document: JsonObject, name: str) -> JsonValue:
+    labels = lookup(document, "/metadata/labels")
+    assert isinstance(labels, dict)
+    return labels.get(name)
+
+
+async def test_installs_once_and_then_leaves_it_alone(operator: Operator, module: Path) -> None:
+    first = await operator.deploy(module)
+    second = await operator.deploy(module)
+    assert (type(first.action), first.revision) == (Install, 1)
+    assert (type(second.action), second.revision) == (Skip, 1)
+    assert operator.operations == ["upgrade"]
+
+
+async def test_labels_every_object_and_the_release(operator: Operator, module: Path) -> None:
+    await operator.deploy(module)
+    for kind in ("configmaps", "services"):
+        found = await operator.get(f"/api/v1/namespaces/{operator.namespace}/{kind}/demo")
+        assert label(found, "heritage") == "addon-operator"
+    secret = await operator.secret(1)
+    assert label(secret, FINGERPRINT_LABEL) == operator.storage.facts("demo").fingerprint
+    assert len(str(label(secret, "moduleChecksum"))) == 32
+    note = str(lookup(secret, "/metadata/annotations/addon-operator~1objects"))
+    assert jsondoc.loads(note) == {"v1 Service": ["demo"], "v1 ConfigMap": ["demo"]}
+
+
+async def test_a_restart_starts_no_helm(start: Start, module: Path) -> None:
+    async with start() as before:
+        await before.deploy(module)
+    async with start() as after:
+        assert isinstance((await after.deploy(module)).action, Skip)
+        assert after.operations == []
+
+
+async def test_files_of_a_run_are_private_and_go_away(operator: Operator, module: Path, tmp_path: Path) -> None:
+    await operator.deploy(module)
+    runs = tmp_path / "tmp" / "helm"
+    assert list(runs.iterdir()) == []
+    assert runs.stat().st_mode & 0o077 == 0
+
+
+async def test_a_changed_value_makes_one_revision_in_one_run(operator: Operator, module: Path) -> None:
+    await operator.deploy(module)
+    changed = await operator.deploy(module, text="b")
+    assert (type(changed.action), changed.revision) == (Upgrade, 2)
+    assert operator.operations == ["upgrade", "upgrade"]
+    assert await operator.text() == "b"
+
+
+async def test_a_value_that_changes_after_a_restart_makes_one_revision(start: Start, module: Path) -> None:
+    async with start() as before:
+        await before.deploy(module)
+    async with start() as after:
+        assert (await after.deploy(module, text="b")).revision == 2
+        assert await after.text() == "b"
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param("other", id="not in a template"), pytest.param("labels", id="a word of a template")]
+)
+async def test_a_value_that_changes_nothing_moves_the_label(operator: Operator, module: Path, name: str) -> None:
+    await operator.deploy(module)
+    before = operator.storage.facts("demo").fingerprint
+    moved = await operator.deploy(module, **{name: "x"})
+    again = await operator.deploy(module, **{name: "x"})
+    assert (type(moved.action), moved.revision, type(again.action)) == (MoveLabel, 1, Skip)
+    assert len(operator.operations) == 2
+    assert label(await operator.secret(1), FINGERPRINT_LABEL) == operator.storage.facts("demo").fingerprint != before
+
+
+async def test_a_change_in_a_hook_only_is_a_change(operator: Operator, module: Path) -> None:
+    hook = module / "templates" / "hook.yaml"
+    text = "kind: ConfigMap\napiVersion: v1\nmetadata: {name: hook, annotations: {helm.sh/hook: post-upgrade}}\ndata: {a: %s}\n"
+    hook.write_text(text % "one")
+    await operator.deploy(module)
+    hook.write_text(text % "two")
+    assert (await operator.deploy(module)).revision == 2
+    hook.write_text(text % "two" + "# only a comment\n")
+    moved = await operator.deploy(module)
+    assert moved.revision in {2, 3}
+    found = await operator.get(CONFIG_MAPS.path(operator.namespace, "hook"))
+    assert lookup(found, "/data/a") == "two"
+
+
+async def test_a_chart_that_reads_the_cluster_is_rendered_each_time(operator: Operator, tmp_path: Path) -> None:
+    reader = '{{ (lookup "v1" "ConfigMap" .Release.Namespace "source").data | toJson }}'
+    module = make_chart(tmp_path / "demo", a=CONFIG_MAP.replace("{{ .Values.demo.text | quote }}", f"{reader} | quote"))
+    (module / "templates" / "a.yaml").write_text(
+        CONFIG_MAP.replace("{{ .Values.demo.text | quote }}", f"{{{{ {reader[3:-3]} | quote }}}}")
+    )
+    path = CONFIG_MAPS.path(operator.namespace)
+    body: JsonObject = {"metadata": {"name": "source"}, "data": {"a": "1"}}
+    await operator.kube.request("POST", path, body=jsondoc.dumps(body))
+    await operator.deploy(module)
+    assert isinstance((await operator.deploy(module)).action, Skip)
+    body["data"] = {"a": "2"}
+    await operator.kube.request("PUT", f"{path}/source", body=jsondoc.dumps(body))
+    changed = await operator.deploy(module)
+    assert (type(changed.action), changed.revision) == (Upgrade, 2)
+    assert await operator.text() == '{"a":"2"}'
+
+
+async def test_a_chart_that_draws_is_never_trusted(operator: Operator, tmp_path: Path) -> None:
+    draw = "{{ if .Values.demo.draw }}{{ randAlphaNum 9 }}{{ end }}"
+    module = make_chart(tmp_path / "demo", a=CONFIG_MAP.replace("{{ .Values.demo.text | quote }}", f'"{draw}"'))
+    await operator.deploy(module)
+    assert isinstance((await operator.deploy(module)).action, Skip)
+    await operator.deploy(module, draw=True)
+    drawn = await operator.deploy(module, draw=True)
+    assert (type(drawn.action), drawn.revision) == (Upgrade, 3)
+    assert "randAlphaNum" in drawn.action.reason
+
+
+async def test_capabilities_are_those_of_the_cluster(operator: Operator, module: Path) -> None:
+    """`batch/v1beta1` is on helm's own list of APIs, the cluster does not serve it."""
+    (module / "Chart.yaml").write_text("apiVersion: v2\nname: a\nversion: 0.1.0\nkubeVersion: '>=1.30.0-0'\n")
+    question = '{{ .Capabilities.APIVersions.Has "batch/v1beta1" }} {{ .Capabilities.KubeVersion.Version }}'
+    (module / "templates" / "configmap.yaml").write_text(
+        CONFIG_MAP.replace("{{ .Values.demo.text | quote }}", question)
+    )
+    (module / "templates" / "hook.yaml").write_text(
+        "kind: ConfigMap\napiVersion: v1\nmetadata: {name: hook, annotations: {helm.sh/hook: post-upgrade}}\n"
+    )
+    await operator.deploy(module)
+    assert await operator.text() == f"false {operator.cluster.version}"
+    moved = await operator.deploy(module, other="x")
+    assert (type(moved.action), operator.operations) == (MoveLabel, ["upgrade", "template"])
+
+
+async def test_templates_without_a_chart(operator: Operator, module: Path) -> None:
+    (module / "Chart.yaml").unlink()
+    (module / "values.yaml").write_text("demo: {text: from the file}\n")
+    (module / "hooks").mkdir()
+    (module / "hooks" / "a.sh").write_text("echo")
+    await operator.deployer.deploy(ChartRequest("demo", module, {"global": {}, "demo": {}}))
+    assert await operator.text() == "from the file"
+
+
+async def test_a_chart_with_hooks_only(operator: Operator, tmp_path: Path) -> None:
+    hook = CONFIG_MAP.replace("  name:", '  annotations: {"helm.sh/hook": pre-install}\n  name:')
+    module = make_chart(tmp_path / "demo", hook=hook)
+    assert isinstance((await operator.deploy(module)).action, Install)
+    assert isinstance((await operator.deploy(module)).action, Skip)
+    assert await operator.text() == "a"
+
+
+async def test_objects_that_exist_already_are_taken_over(operator: Operator, module: Path) -> None:
+    body: JsonObject = {"metadata": {"name": "demo"}, "data": {"text": "mine"}}
+    await operator.kube.request("POST", CONFIG_MAPS.path(operator.namespace), body=jsondoc.dumps(body))
+    await operator.deploy(module)
+    assert await operator.text() == "a"
+
+
+async def test_a_chart_that_does_not_render_is_named_and_changes_nothing(operator: Operator, module: Path) -> None:
+    await operator.deploy(module)
+    (module / "templates" / "bad.yaml").write_text('{{ fail "no such thing" }}')
+    for _ in range(2):
+        with pytest.raises(HelmError, match=r"module demo: helm (upgrade|template): .*no such thing"):
+            await operator.deploy(module, text="b")
+    assert operator.storage.facts("demo").revision == 1
+    assert await operator.text() == "a"
+
+
+async def test_an_object_that_is_refused_fails_and_is_repaired(operator: Operator, module: Path) -> None:
+    service = module / "templates" / "service.yaml"
+    service.write_text(SERVICE.replace("port: 80", "port: 70000"))
+    with pytest.raises(HelmError, match="module demo: helm upgrade: "):
+        await operator.deploy(module)
+    await operator.eventually(lambda: operator.storage.facts("demo").status == "failed")
+    service.write_text(SERVICE)
+    repaired = await operator.deploy(module)
+    assert (type(repaired.action), repaired.revision, repaired.action.reason) == (Upgrade, 2, "revision 1 is failed")
+    assert isinstance((await operator.deploy(module)).action, Skip)
+
+
+async def test_a_release_that_is_too_large_names_module_and_objects(operator: Operator, module: Path) -> None:
+    noise = base64.b64encode(random.Random(1).randbytes(600_000)).decode()  # noqa: S311 -- it must not compress
+    for name in ("big", "bigger"):
+        size = 700_000 if name == "bigger" else 500_000
+        text = CONFIG_MAP.replace("{{ .Release.Name }}", name).replace("{{ .Values.demo.text | quote }}", noise[:size])
+        (module / "templates" / f"{name}.yaml").write_text(text)
+    with pytest.raises(
+        HelmError, match=r"module demo: .* too large .*limit is 1048576.*ConfigMap/bigger .*ConfigMap/big "
+    ):
+        await operator.deploy(module)
+    assert not operator.storage.facts("demo").exists
+
+
+async def test_removes_a_release(operator: Operator, module: Path) -> None:
+    await operator.deploy(module)
+    removed = await operator.deployer.uninstall("demo", "disabled")
+    again = await operator.deployer.uninstall("demo", "disabled")
+    assert (type(removed.action), type(again.action)) == (Uninstall, Skip)
+    assert operator.storage.releases() == ()
+    found = await operator.get(CONFIG_MAPS.path(operator.namespace))
+    assert "demo" not in {lookup(one, "/metadata/name") for one in found["items"]}  # type: ignore[union-attr]
+    assert operator.losses == []
+
+
+async def test_one_of_somebody_else_is_adopted(operator: Operator, module: Path, helm: Callable[..., str]) -> None:
+    helm("install", "demo", str(module), "--set", "demo.text=foreign")
+    await operator.eventually(lambda: operator.storage.facts("demo").status == "deployed")
+    assert not operator.storage.facts("demo").owned
+    adopted = await operator.deploy(module)
+    assert (type(adopted.action), adopted.revision) == (Upgrade, 2)
+    assert await operator.text() == "a"
+    assert operator.storage.facts("demo").owned
+
+
+@pytest.mark.parametrize(
+    "words", [("upgrade", "--set", "demo.text=foreign"), ("rollback",)], ids=["upgrade", "rollback"]
+)
+async def test_what_somebody_did_to_our_release_is_put_right(
+    operator: Operator, module: Path, helm: Callable[..., str], words: tuple[str, ...]
+) -> None:
+    """Helm carries our labels over to the revision that somebody else makes."""
+    await operator.deploy(module, text="old")
+    await operator.deploy(module)
+    helm(words[0], "demo", *([str(module)] if words[0] == "upgrade" else ["1"]), *words[1:])
+    await operator.eventually(lambda: operator.storage.facts("demo").revision == 3)
+    await operator.storage.wait_for("demo", 3)
+    assert await operator.text() != "a"
+    assert (await operator.deploy(module)).revision == 4
+    assert await operator.text() == "a"
+
+
+async def test_one_that_was_uninstalled_with_history_is_installed(
+    operator: Operator, module: Path, helm: Callable[..., str]
+) -> None:
+    await operator.deploy(module)
+    helm("uninstall", "demo", "--keep-history")
+    await operator.eventually(lambda: operator.storage.facts("demo").status == "uninstalled")
+    installed = await operator.deploy(module)
+    assert (type(installed.action), installed.revision) == (Install, 2)
+    assert await operator.text() == "a"
+
+
+def recovered(deployed: Deployed) -> list[str]:
+    return [step.kind for step in deployed.recovered]
+
+
+async def test_recovers_from_pending_install(
+    operator: Operator, module: Path, interrupted: Callable[..., None]
+) -> None:
+    (module / "templates" / "wait.yaml").write_text(WAITING_HOOK % "post-install")
+    interrupted("pending-install", "install", "demo", str(module), "--set", "demo.wait=true,demo.text=x")
+    await operator.eventually(lambda: operator.storage.facts("demo").status == "pending-install")
+    deployed = await operator.deploy(module)
+    assert (recovered(deployed), type(deployed.action), deployed.revision) == (["drop-record"], Install, 1)
+    assert await operator.text() == "a"
+
+
+@pytest.mark.parametrize("text", ["a", "new"], ids=["what was deployed before", "something new"])
+async def test_recovers_from_pending_upgrade(
+    operator: Operator, module: Path, interrupted: Callable[..., None], text: str
+) -> None:
+    """Even if what is wanted is what was deployed before: the objects are half-way to something else."""
+    (module / "templates" / "wait.yaml").write_text(WAITING_HOOK % "post-upgrade")
+    await operator.deploy(module)
+    interrupted("pending-upgrade", "upgrade", "demo", str(module), "--set", "demo.wait=true,demo.text=half")
+    while await operator.text() != "half":
+        await asyncio.sleep(0.01)
+    await operator.eventually(lambda: operator.storage.facts("demo").status == "pending-upgrade")
+    deployed = await operator.deploy(module, text=text)
+    assert (recovered(deployed), type(deployed.action)) == (["drop-record"], Upgrade)
+    assert await operator.text() == text
+    assert isinstance((await operator.deploy(module, text=text)).action, Skip)
+
+
+async def test_recovers_from_pending_rollback(
+    operator: Operator, module: Path, interrupted: Callable[..., None]
+) -> None:
+    (module / "templates" / "wait.yaml").write_text(WAITING_HOOK % "post-rollback")
+    await operator.deploy(module, text="old", wait=True)
+    await operator.deploy(module)
+    interrupted("pending-rollback", "rollback", "demo", "1")
+    await operator.eventually(lambda: operator.storage.facts("demo").status == "pending-rollback")
+    deployed = await operator.deploy(module)
+    assert (recovered(deployed), type(deployed.action)) == (["drop-record"], Upgrade)
+    assert await operator.text() == "a"
+
+
+async def test_recovers_from_uninstalling(operator: Operator, module: Path, interrupted: Callable[..., None]) -> None:
+    hook = module / "templates" / "wait.yaml"
+    hook.write_text(WAITING_HOOK % "post-delete")
+    await operator.deploy(module, wait=True)
+    interrupted("uninstalling", "uninstall", "demo")
+    await operator.eventually(lambda: operator.storage.facts("demo").status == "uninstalling")
+    job = f"/apis/batch/v1/namespaces/{operator.namespace}/jobs/demo-wait"
+    release_job = asyncio.create_task(let_jobs_end(operator, job))
+    deployed = await operator.deploy(module)
+    release_job.cancel()
+    assert (recovered(deployed), type(deployed.action), deployed.revision) == (["finish-uninstall"], Install, 1)
+    assert await operator.text() == "a"
+
+
+async def let_jobs_end(operator: Operator, path: str) -> None:
+    """Lets the waiting hook run as soon as it is there."""
+    while True:
+        with contextlib.suppress(Exception):
+            await operator.kube.request(
+                "PATCH", path, body=b'{"spec":{"suspend":false}}', content_type="application/merge-patch+json"
+            )
+        await asyncio.sleep(0.05)
+
+
+SCRIPT = """
+    import asyncio, sys
+    from pathlib import Path
+    from tests.cluster.test_helm import request, running
+
+    async def main():
+        async with running(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])) as operator:
+            await operator.deployer.deploy(request(Path(sys.argv[4]), text="half", wait=True))
+
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("event", ["pre-upgrade", "post-upgrade"])
+async def test_an_operator_killed_during_an_upgrade_leaves_nothing_stuck(
+    operator: Operator, module: Path, cluster: DevCluster, tmp_path: Path, event: str
+) -> None:
+    (module / "templates" / "wait.yaml").write_text(WAITING_HOOK % event)
+    await operator.deploy(module)
+    words = [str(cluster.kubeconfig), operator.namespace, str(tmp_path / "other"), str(module)]
+    victim = await asyncio.create_subprocess_exec(sys.executable, "-c", textwrap.dedent(SCRIPT), *words)
+    await operator.eventually(lambda: operator.storage.facts("demo").status == "pending-upgrade")
+    helms = list(children(victim.pid))
+    assert helms
+    victim.send_signal(signal.SIGKILL)
+    await victim.wait()
+    await operator.eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in helms))
+    deployed = await operator.deploy(module)
+    assert (recovered(deployed), type(deployed.action)) == (["drop-record"], Upgrade)
+    assert await operator.text() == "a"
+    assert isinstance((await operator.deploy(module)).action, Skip)
+
+
+def children(pid: int) -> Iterator[int]:
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in path.read_text().split():
+            yield int(child)
+            yield from children(int(child))
+
+
+async def test_on_stop_a_helm_in_flight_may_finish(operator: Operator, module: Path) -> None:
+    task = asyncio.create_task(operator.deploy(module))
+    await operator.eventually(lambda: operator.storage.facts("demo").exists)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    facts = operator.storage.facts("demo")
+    assert (facts.status, facts.recorded) == ("deployed", True)
+    assert isinstance((await operator.deploy(module)).action, Skip)
+
+
+async def test_on_stop_a_helm_that_does_not_finish_is_ended(operator: Operator, module: Path) -> None:
+    (module / "templates" / "wait.yaml").write_text(WAITING_HOOK % "post-install")
+    deployer = operator.make_deployer(stop_grace_s=0.2)
+    task = asyncio.create_task(deployer.deploy(request(module, wait=True)))
+    await operator.eventually(lambda: operator.storage.facts("demo").exists)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    deployed = await operator.deploy(module)
+    assert type(deployed.action) in {Install, Upgrade}
+    assert await operator.text() == "a"
+
+
+async def test_an_object_that_goes_away_is_told_and_comes_back(operator: Operator, module: Path) -> None:
+    await operator.deploy(module)
+    await operator.deploy(module)
+    await operator.delete()
+    await operator.lost.wait()
+    lost = ObjectKey("v1", "ConfigMap", operator.namespace, "demo")
+    assert operator.losses == [("demo", (lost,))]
+    healed = await operator.deploy(module)
+    assert (type(healed.action), healed.revision) == (Upgrade, 2)
+    assert str(lost) in healed.action.reason
+    assert isinstance((await operator.deploy(module)).action, Skip)
+
+
+async def test_an_object_that_went_away_while_the_operator_was_down_comes_back(start: Start, module: Path) -> None:
+    async with start() as before:
+        await before.deploy(module)
+        await before.delete()
+    async with start() as after:
+        assert isinstance((await after.deploy(module)).action, Upgrade)
+        assert await after.text() == "a"
+
+
+async def test_a_paused_release_is_told_when_it_goes_on(operator: Operator, module: Path) -> None:
+    await operator.deploy(module)
+    await operator.deploy(module)
+    operator.healing.pause("demo")
+    await operator.delete()
+    await operator.eventually(lambda: bool(operator.healing.missing("demo")))
+    assert operator.losses == []
+    operator.healing.resume("demo")
+    assert len(operator.losses) == 1
+
+
+async def test_an_object_without_helms_label_is_not_absent(operator: Operator, module: Path) -> None:
+    await operator.deploy(module)
+    await operator.deploy(module)
+    body = b'{"metadata":{"labels":{"app.kubernetes.io/managed-by":null}}}'
+    path = CONFIG_MAPS.path(operator.namespace, "demo")
+    await operator.kube.request("PATCH", path, body=body, content_type="application/merge-patch+json")
+    await operator.lost.wait()
+    for _ in range(2):
+        operator.healing.pause("demo")
+        assert isinstance((await operator.deploy(module)).action, Skip)
+        operator.healing.resume("demo")
+    assert len(operator.losses) == 1
+
+
+async def test_somebody_who_keeps_deleting_is_answered_more_slowly(operator: Operator, module: Path) -> None:
+    await operator.deploy(module)
+    await operator.deploy(module)
+    for count in range(1, 5):
+        await operator.delete()
+        await operator.eventually(lambda: bool(operator.healing.missing("demo")))
+        assert len(operator.losses) == min(count, 3)
+        await operator.deploy(module)
+        await operator.eventually(lambda: not operator.healing.missing("demo"))
+
+
+async def test_what_removes_itself_is_not_absent(operator: Operator, module: Path) -> None:
+    job = (
+        "apiVersion: batch/v1\nkind: Job\nmetadata: {name: once}\nspec:\n  ttlSecondsAfterFinished: 1\n"
+        "  template: {spec: {restartPolicy: Never, containers: [{name: a, image: a}]}}\n"
+    )
+    (module / "templates" / "job.yaml").write_text(job)
+    await operator.deploy(module)
+    path = f"/apis/batch/v1/namespaces/{operator.namespace}/jobs/once?propagationPolicy=Background"
+    await operator.kube.request("DELETE", path.partition("?")[0], query={"propagationPolicy": "Background"})
+    assert isinstance((await operator.deploy(module)).action, Skip)
+    assert operator.losses == []
+
+
+CRD = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: things.%(group)s}
+spec:
+  group: %(group)s
+  scope: Namespaced
+  names: {plural: things, singular: thing, kind: Thing}
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
+"""
+
+
+async def test_a_kind_that_is_gone_is_told_once(operator: Operator, module: Path, cluster: DevCluster) -> None:
+    group = f"{operator.namespace}.example.com"
+    cluster.kubectl("apply", "-f", "-", stdin=CRD % {"group": group})
+    cluster.kubectl("wait", "--for=condition=Established", f"crd/things.{group}")
+    (module / "templates" / "thing.yaml").write_text(f"apiVersion: {group}/v1\nkind: Thing\nmetadata: {{name: x}}\n")
+    await operator.deploy(module)
+    assert isinstance((await operator.deploy(module)).action, Skip)
+    cluster.kubectl("delete", "crd", f"things.{group}")
+    await operator.lost.wait()
+    with pytest.raises(HelmError, match="Thing"):
+        await operator.deploy(module)
+    assert isinstance((await operator.deploy(module)).action, Skip)
+
+
+async def test_a_record_without_a_note_is_read_from_its_payload(operator: Operator, module: Path) -> None:
+    await operator.deploy(module)
+    annotations: JsonObject = {OBJECTS_ANNOTATION: "unlisted"}
+    path = SECRETS.path(operator.namespace, "sh.helm.release.v1.demo.v1")
+    body = jsondoc.dumps({"metadata": {"annotations": annotations}})
+    await operator.kube.request("PATCH", path, body=body, content_type="application/merge-patch+json")
+    await operator.eventually(lambda: operator.storage.facts("demo").objects is None)
+    assert {key.kind for key in await operator.storage.objects("demo")} == {"ConfigMap", "Service"}
+    assert operator.storage.facts("demo").recorded
+
+
+async def test_several_releases_side_by_side(operator: Operator, module: Path) -> None:
+    values: JsonObject = {"global": {}, "demo": {"text": "a"}}
+    names = [f"demo-{number}" for number in range(4)]
+    await asyncio.gather(*(operator.deployer.deploy(ChartRequest(name, module, values)) for name in names))
+    assert [facts.name for facts in operator.storage.releases()] == names
+    assert all(facts.recorded for facts in operator.storage.releases())
+    assert [await operator.text(name) for name in names] == ["a"] * 4
+
+
+def test_a_recovery_has_a_reason() -> None:
+    assert Recover("drop-record", "why").reason == "why"
