@@ -176,11 +176,13 @@ class Operator:
         async with contextlib.AsyncExitStack() as stack:
             await self._serve_http(stack)
             client = await self._connect(stack)
-            binary, disk, _ = await asyncio.gather(
-                find_helm(chosen.helm_bin, os.environ, cache_dir=chosen.tmp_dir),
-                self._read_disk(self._engine(client)),
-                client.wait_reachable(),
-            )
+            async with asyncio.TaskGroup() as group:
+                helm_found = group.create_task(
+                    find_helm(chosen.helm_bin, os.environ, cache_dir=chosen.tmp_dir), name="find helm"
+                )
+                files_read = group.create_task(self._read_disk(self._engine(client)), name="read files")
+                group.create_task(client.wait_reachable(), name="wait for the API server")
+            binary, disk = helm_found.result(), files_read.result()
             cluster = await Cluster.ask(client)
             helm = HelmClient(
                 kube=client,
@@ -203,7 +205,8 @@ class Operator:
         chosen = self._settings
         return HookEngine(
             tmp_dir=self._directory,
-            environment={**client.child_environment(), **os.environ},
+            # Also when the namespace was given as a flag: hooks ask for it.
+            environment={**client.child_environment(), **os.environ, "ADDON_OPERATOR_NAMESPACE": chosen.namespace},
             keep_files=chosen.keep_tmp_files,
             kill_grace_s=chosen.kill_grace_s,
             config_timeout_s=chosen.hook_config_timeout_s,

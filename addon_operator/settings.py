@@ -335,9 +335,9 @@ def _parse(row: Setting, text: str) -> Value:
         case "text":
             return text
         case "integer":
-            return _at_least_zero(int(text))
+            return _at_least_zero(_number(int, text))
         case "number":
-            return _at_least_zero(float(text))
+            return _at_least_zero(_number(float, text))
         case "duration":
             return parse_duration(text)
         case "boolean":
@@ -350,6 +350,13 @@ def _parse(row: Setting, text: str) -> Value:
             return tuple(_label(part) for part in text.split(",") if part)
         case "list":
             return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _number(kind: type[int] | type[float], text: str) -> float:
+    try:
+        return kind(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not {'an integer' if kind is int else 'a number'}") from error
 
 
 def _at_least_zero(number: float) -> float:

@@ -160,7 +160,7 @@ class _Counter:
 
 def programs() -> None:
     """Builds the programs that are nowhere, and those in tools/bin that were built from another go.mod."""
-    flags = ["-ldflags", _ldflags()]
+    flags = ["-trimpath", "-ldflags", _ldflags()]
     wanted = _digest((binaries.TOOLS / "go.mod").read_bytes(), " ".join(flags).encode())
     stamp = binaries.BUILT / ".stamp"
     if stamp.exists() and stamp.read_text() != wanted:

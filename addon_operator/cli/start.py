@@ -43,10 +43,13 @@ def start(*, once: bool, **flags: str | None) -> None:
         for line in str(error).splitlines():
             click.echo(f"Error: {line}", err=True)
         sys.exit(1)
-    from addon_operator import app  # noqa: PLC0415 -- half a second of imports that --help and errors do not need
+    from addon_operator import app, logs  # noqa: PLC0415 -- half a second that --help and errors do not need
 
     try:
         sys.exit(app.run(chosen, once=once))
     except AddonOperatorError as error:
-        click.echo(f"Error: {error}", err=True)
+        if chosen.log_type == "json":
+            logs.get_logger("operator").error("operator cannot go on", error=error)
+        else:
+            click.echo(f"Error: {error}", err=True)
         sys.exit(1)

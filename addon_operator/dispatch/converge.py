@@ -15,6 +15,7 @@ from addon_operator.dispatch.routing import global_values_changed, hook_tasks, p
 from addon_operator.errors import AddonOperatorError
 from addon_operator.hooks.bindings import LifecycleKind
 from addon_operator.hooks.call import HookId
+from addon_operator.jsondoc import JsonValue
 from addon_operator.logs import get_logger
 from addon_operator.metrics import Metrics
 from addon_operator.modules.enablement import Enablement
@@ -188,4 +189,6 @@ class ConvergeHandler:
         self.progress.first_done.set()
 
     def _global_digest(self) -> str:
-        return jsondoc.digest([self._store.digest("global"), dict(self._store.enabled_patches)])
+        # Hooks may enable modules in memory and, for longer, in the ConfigMap.
+        flagged: list[JsonValue] = [module.name for module in self._enablement.flagged()]
+        return jsondoc.digest([self._store.digest("global"), flagged])

@@ -53,8 +53,8 @@ async def find_helm(configured: Path | None, environment: Mapping[str, str], *, 
     found = _VERSION.fullmatch(version)
     numbers = (int(found[1]), int(found[2])) if found else (0, 0)
     if not OLDEST <= numbers < (_NEWER, 0):
-        wanted = f"{OLDEST[0]}.{OLDEST[1]} or later, and not {_NEWER}"
-        raise SettingsError(f"{path} is helm {version or 'of unknown version'}: helm {wanted} is needed; {_ADVICE}")
+        wanted = f"helm {OLDEST[0]}.{OLDEST[1]} or later is needed, but not helm {_NEWER}"
+        raise SettingsError(f"{path} is helm {version or 'of unknown version'}: {wanted}; {_ADVICE}")
     return HelmBinary(path, version)
 
 

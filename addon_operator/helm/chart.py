@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
+import re
 import tarfile
 from collections.abc import Collection, Iterator
 from pathlib import Path, PurePosixPath
@@ -91,8 +92,8 @@ class ChartReader:
         Raises:
             ModuleError: a file or an archive cannot be read.
         """
-        wanted = [word.encode() for word in words]
-        return any(word in file.data for file in _files(module_dir, "templates") for word in wanted)
+        wanted = re.compile(rb"\b(?:%s)\b" % b"|".join(re.escape(word.encode()) for word in words))
+        return bool(words) and any(wanted.search(file.data) for file in _files(module_dir, "templates"))
 
     def _file_digest(self, path: Path) -> bytes:
         try:

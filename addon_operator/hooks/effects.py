@@ -109,7 +109,7 @@ class HookRuns:
         self._count(hook.id, run, "success", duration_s=result.exit.duration_s, ended=result.exit)
 
     def _call(self, hook: Hook, run: Run, key: str) -> HookCall:
-        enabled = () if hook.id.module is None else tuple(self._enabled_modules())
+        enabled = None if hook.id.module is None else tuple(self._enabled_modules())
         return HookCall(
             hook=hook.id,
             path=hook.path,

@@ -40,7 +40,7 @@ class Enablement:
     def chain(self, module: Module) -> tuple[EnableFlag, ...]:
         """Lists what all sources say about a module at this moment, weakest first."""
         dynamic = {
-            key: EnableFlag(value, "global", str(self._store.enabled_origin(key) or "hook"))
+            key: EnableFlag(value, "global hook", str(self._store.enabled_origin(key) or "").removeprefix("hook "))
             for key, value in self._store.enabled_patches.items()
         }
         config = {

@@ -144,7 +144,10 @@ class ModuleLoader:
         cached = self._cache.get(directory)
         if cached and cached[0] == stamp and _same_common(cached[1], common, cached[2].key):
             return cached[2]
-        check_module_name(name)
+        try:
+            check_module_name(name)
+        except ModuleError as error:
+            raise ModuleError(f"{directory}: {error}") from error
         module = _read_module(directory, name, order, common, warnings)
         self._cache[directory] = (stamp, common, module)
         return module

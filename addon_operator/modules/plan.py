@@ -42,8 +42,8 @@ class Verdict:
     @property
     def reason(self) -> str:
         """The result in one sentence."""
-        if self.script is not None:
-            words = self.script.reason or "no reason given"
+        if self.script is not None and (self.script.reason or not self.script.enabled):
+            words = self.script.reason or "it gives no reason"
             return f"enabled script says {str(self.script.enabled).lower()}: {words}"
         if not self.chain:
             return "disabled: no source enables it"

@@ -330,7 +330,8 @@ def _explain_text(view: ExplainView) -> str:
 
 def _flags_text(view: ExplainView) -> str:
     decisive = view.decisive_flag
-    rows = table(("SOURCE", "SAYS", "WHERE", ""), [_flag_row(flag, decides=flag is decisive) for flag in view.flags])
+    said = [_flag_row(flag, decides=flag is decisive) for flag in view.flags]
+    rows = table(("SOURCE", "SAYS", "WHERE", ""), said) if said else ""
     verdict = "" if decisive else "No source says anything, so the module is disabled.\n"
     return "Enable flag (the last source that says anything decides):\n" + shifted(rows + verdict)
 

@@ -13,7 +13,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import jsonschema
 from jsonschema.protocols import Validator
@@ -23,6 +23,8 @@ from addon_operator.errors import SchemaError
 from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.values import openapi
 from addon_operator.values.layers import GLOBAL
+
+OriginOf: TypeAlias = Callable[[str], str]
 
 _ENABLED_MODULES = f"{GLOBAL}.enabledModules"
 
@@ -55,28 +57,33 @@ class SectionSchemas:
     values: _Schema | None = dataclasses.field(default=None, repr=False)
     helm: _Schema | None = dataclasses.field(default=None, repr=False)
 
-    def check_config(self, key: str, value: JsonValue) -> tuple[str, ...]:
+    def check_config(self, key: str, value: JsonValue, *, origin: OriginOf = lambda _: "") -> tuple[str, ...]:
         """Answers all violations of the schema of config values, sorted.
 
         Args:
             key: the section key, with which each violation starts.
             value: the effective config values of the section.
+            origin: JSON pointer inside the section -> where the value came from; empty to say nothing about it.
         """
-        return _violations(self.config, key, value)
+        return _violations(self.config, key, value, origin=origin)
 
-    def check_values(self, key: str, value: JsonValue, *, complete: bool = True) -> tuple[str, ...]:
+    def check_values(
+        self, key: str, value: JsonValue, *, complete: bool = True, origin: OriginOf = lambda _: ""
+    ) -> tuple[str, ...]:
         """Answers all violations of the schema of values, sorted.
 
         Args:
             key: the section key, with which each violation starts.
             value: the effective values of the section.
             complete: false leaves out what hooks that did not run yet may still add, such as required keys.
+            origin: as for `check_config`.
         """
-        return _violations(self.values, key, value, without=frozenset() if complete else _COMPLETABLE)
+        without = frozenset[str]() if complete else _COMPLETABLE
+        return _violations(self.values, key, value, without=without, origin=origin)
 
-    def check_helm(self, key: str, value: JsonValue) -> tuple[str, ...]:
+    def check_helm(self, key: str, value: JsonValue, *, origin: OriginOf = lambda _: "") -> tuple[str, ...]:
         """Answers as `check_values`, with `x-required-for-helm` required too."""
-        return _violations(self.helm, key, value)
+        return _violations(self.helm, key, value, origin=origin)
 
     def with_config_defaults(self, value: JsonValue) -> JsonValue:
         """Answers the value with the defaults of the schema of config values where keys are absent."""
@@ -150,7 +157,7 @@ def _fill(schema: JsonObject, value: JsonValue, pointer: str, absent: frozenset[
 
 
 def _violations(
-    schema: _Schema | None, key: str, value: JsonValue, *, without: frozenset[str] = frozenset()
+    schema: _Schema | None, key: str, value: JsonValue, *, origin: OriginOf, without: frozenset[str] = frozenset()
 ) -> tuple[str, ...]:
     if schema is None:
         return ()
@@ -159,7 +166,8 @@ def _violations(
         place = ".".join([key, *map(str, error.absolute_path)])
         # The operator itself adds this key for hooks, so a user's schema has no say in it (contract.md 3.9).
         if error.validator not in without and not f"{place}.".startswith(f"{_ENABLED_MODULES}."):
-            lines.add(f"{place} {_text(error)}")
+            source = origin(jsondoc.join(*map(str, error.absolute_path)))
+            lines.add(f"{place} {_text(error)}" + (f" ({source})" if source else ""))
     return tuple(sorted(lines))
 
 

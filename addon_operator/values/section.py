@@ -130,12 +130,13 @@ class Section:
         key, schemas = self.spec.key, self.spec.schemas
         if any(not isinstance(value, dict | list) for value in (self.config, self.config_effective, self.effective)):
             return (f"{key} in body must be of type object or array",)
-        lines = schemas.check_config(key, self.config_effective)
-        return tuple(sorted({*lines, *schemas.check_values(key, self.effective, complete=complete)}))
+        lines = schemas.check_config(key, self.config_effective, origin=self._said_by)
+        more = schemas.check_values(key, self.effective, complete=complete, origin=self._said_by)
+        return tuple(sorted({*lines, *more}))
 
     def helm_violations(self) -> tuple[str, ...]:
         """Answers what breaks the rules for helm in the effective values, sorted."""
-        return self.spec.schemas.check_helm(self.spec.key, self.effective)
+        return self.spec.schemas.check_helm(self.spec.key, self.effective, origin=self._said_by)
 
     def helm_values(self) -> JsonValue:
         """Answers the effective values as helm needs them.
@@ -156,6 +157,15 @@ class Section:
         """
         pointers = _leaves(self.effective, "") if self.effective != {} else ()
         return {pointer: self._origin(pointer) for pointer in pointers}
+
+    def _said_by(self, pointer: str) -> str:
+        """Names the source of a value that people may have to correct; empty for none, and for what is missing."""
+        try:
+            jsondoc.lookup(self.effective, pointer)
+        except KeyError:
+            return ""
+        # The moment is left out: an error that is retried stays the same text.
+        return str(dataclasses.replace(self._origin(pointer), at=None)) if pointer else ""
 
     def _origin(self, pointer: str) -> Origin:
         root = jsondoc.join(self.spec.key)

@@ -238,7 +238,7 @@ class ValuesStore:
         now = {key: section.with_config(sections.get(key, {})) for key, section in state.sections.items()}
         violations = [line for key in check for line in self._section(key, now).violations(complete=False)]
         if violations:
-            raise ValuesRejected("the values of the ConfigMap are not valid:", violations)
+            raise ValuesRejected("values are not valid:", violations)
         renewed = {key: section for key, section in now.items() if section is not state.sections[key]}
         return Proposal(
             changed=self._changed(renewed),
@@ -262,7 +262,7 @@ class ValuesStore:
             key: the section of the hook's owner: `global` for a global hook.
             values_ops: the values patch.
             config_ops: the config patch.
-            hook: the hook's name, for origins and messages.
+            hook: the hook's name, for origins; errors leave it to the caller to say which hook it was.
             at: now, aware.
 
         Raises:
@@ -273,12 +273,12 @@ class ValuesStore:
         """
         old = self._section(key)
         origin = Origin("hook", hook, at=at)
-        config, values = _owned(config_ops, values_ops, key, hook)
-        configured = old.with_config_patch(config.section, f"hook {hook}: config patch")
-        patched = configured.with_values_patch(values.section, f"hook {hook}: values patch", origin)
+        config, values = _owned(config_ops, values_ops, key)
+        configured = old.with_config_patch(config.section, "config patch")
+        patched = configured.with_values_patch(values.section, "values patch", origin)
         violations = patched.violations(complete=True) if patched is not old else ()
         if violations:
-            raise ValuesRejected(f"hook {hook}: the patched values are not valid:", violations)
+            raise ValuesRejected("the patched values are not valid:", violations)
         renewed = {} if patched is old else {key: patched}
         flags = self._renewed_flags(values.flags, origin)
         return Proposal(
@@ -351,7 +351,7 @@ def _owner(key: str) -> str:
 
 
 def _owned(
-    config_ops: Sequence[Operation], values_ops: Sequence[Operation], key: str, hook: str
+    config_ops: Sequence[Operation], values_ops: Sequence[Operation], key: str
 ) -> tuple[OwnedOperations, OwnedOperations]:
     owned: list[OwnedOperations] = []
     problems: list[str] = []
@@ -361,6 +361,6 @@ def _owned(
         except PatchError as error:
             problems.extend(f"{name}: {problem}" for problem in error.problems)
     if problems:
-        raise ValuesRejected(f"hook {hook}:", problems)
+        raise ValuesRejected("its patches cannot be used:", problems)
     config, values = owned
     return config, values

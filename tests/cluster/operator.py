@@ -1,4 +1,4 @@
-"""Drives a real operator process against the real control plane, as its users do: environment, files, ConfigMap, CLI."""
+"""Drives a real operator process against a real control plane, as users do: environment, files, ConfigMap, CLI."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from addon_operator.devcluster import DevCluster
+from addon_operator.devcluster.errors import DevClusterError
 from addon_operator.jsondoc import JsonObject, JsonValue
 
 T = TypeVar("T")
@@ -24,14 +25,14 @@ WITHIN_S = 60.0
 
 
 def eventually(check: Callable[[], T], *, within_s: float = WITHIN_S, what: str = "") -> T:
-    """Repeats a check until it is true (or at least not false, None, empty); its last answer or error is the failure."""
+    """Repeats a check until it is true (or at least not false, None, empty); its last error is the failure."""
     deadline = time.monotonic() + within_s
     while True:
         trouble: Exception | None = None
         try:
             if answer := check():
                 return answer
-        except (AssertionError, subprocess.CalledProcessError, OSError, KeyError, ValueError) as error:
+        except (AssertionError, DevClusterError, OSError, KeyError, ValueError) as error:
             trouble = error
         if time.monotonic() > deadline:
             raise AssertionError(f"not in {within_s:g} s: {what or check}: {trouble}") from trouble
@@ -60,6 +61,33 @@ def config_map_chart(name: str, data: str, *, more: str = "") -> dict[str, str]:
     lines = "\n".join(f"  {line}" for line in data.splitlines())
     template = f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\ndata:\n{lines}\n{more}"
     return {"Chart.yaml": f"apiVersion: v2\nname: {name}\nversion: 0.0.1\n", "templates/config.yaml": template}
+
+
+def noting_hook(name: str, config: str, body: str = "") -> str:
+    """A bash hook that appends what it was given to `$OUT/seen` (see `Operator.seen`), then does `body`.
+
+    Args:
+        name: what it calls itself there.
+        config: what `--config` prints, but for `configVersion`.
+        body: bash; `$binding` says why it runs.
+    """
+    return f"""#!/bin/bash
+set -e
+if [ "$1" = --config ]; then printf '%s\\n' 'configVersion: v1' '{config}'; exit; fi
+files=$(stat -c '%n %a %s' "$BINDING_CONTEXT_PATH" "$VALUES_PATH" "$CONFIG_VALUES_PATH" "$METRICS_PATH" \\
+  "$VALUES_JSON_PATCH_PATH" "$CONFIG_VALUES_JSON_PATCH_PATH" "$KUBERNETES_PATCH_PATH")
+jq -cn --arg hook '{name}' --arg files "$files" --slurpfile context "$BINDING_CONTEXT_PATH" \\
+  --slurpfile values "$VALUES_PATH" --slurpfile config "$CONFIG_VALUES_PATH" '{{$hook, $files,
+  binding: $context[0][0].binding, context: $context[0], values: $values[0], config: $config[0]}}' >>"$OUT/seen"
+binding=$(jq -r '.[0].binding' "$BINDING_CONTEXT_PATH")
+{body}
+"""
+
+
+def adding(values: Mapping[str, JsonValue], *, to: str = "VALUES") -> str:
+    """Bash that asks for values to be added: JSON pointer -> value, in memory or to `CONFIG_VALUES`."""
+    operations = [{"op": "add", "path": path, "value": value} for path, value in values.items()]
+    return f"echo '{json.dumps(operations)}' >\"${to}_JSON_PATCH_PATH\""
 
 
 class Operator:
@@ -220,6 +248,19 @@ class Operator:
         path = self.root / name
         return path.read_text().splitlines() if path.exists() else []
 
+    def seen(self) -> list[JsonObject]:
+        """What noting hooks were given, one document for each run: hook, binding, context, values, config, files."""
+        return [json.loads(line) for line in self.lines("seen")]
+
+    def runs(self) -> list[str]:
+        """The runs of noting hooks in order, each as `HOOK BINDING`."""
+        return [f"{run['hook']} {run['binding']}" for run in self.seen()]
+
+    def metric(self, series: str) -> float:
+        """The value of a built-in series, as `module_run_errors_total{module="a"}`; 0 if there is none."""
+        lines = [line for line in self.http("/metrics")[1].splitlines() if line.startswith(f"addon_operator_{series} ")]
+        return float(lines[0].rsplit(" ", 1)[1]) if lines else 0.0
+
     def text(self) -> str:
         """The log so far."""
         return self.log.read_text() if self.log.exists() else ""
@@ -239,4 +280,4 @@ def operator(cluster: DevCluster, root: Path, environment: Mapping[str, str] | N
         if made.process is not None and made.process.poll() is None:
             made.process.kill()
             made.process.wait(timeout=WITHIN_S)
-        print(made.text())
+        sys.stdout.write(made.text())

@@ -232,3 +232,36 @@ def test_up_tells_why_it_failed(tmp_path: Path) -> None:
     with pytest.raises(DevClusterError, match=r"kube-apiserver ended \(exit code 1\)(.|\n)*sa.key"):
         daemon.up(directory)
     assert daemon.status(directory).state == "stopped"
+
+
+@pytest.fixture
+def empty_modules(tmp_path: Path) -> tuple[str, ...]:
+    """Answers options of an operator that has nothing to do."""
+    for name in ("modules", "global-hooks"):
+        (tmp_path / name).mkdir()
+    return ("--modules-dir", str(tmp_path / "modules"), "--global-hooks-dir", str(tmp_path / "global-hooks"))
+
+
+def test_run_once_ends_by_itself_and_leaves_nothing(tmp_path: Path, empty_modules: tuple[str, ...]) -> None:
+    ended = addon_operator("dev", "run", "--once", "--namespace", "platform", *empty_modules, home=tmp_path / "dev")
+    directory = tmp_path / "dev" / "dev"
+    assert ended.stdout.startswith("NAME")
+    assert f"export KUBECONFIG={directory}/kubeconfig" in ended.stderr
+    assert f"export DEBUG_UNIX_SOCKET={directory}/debug.socket" in ended.stderr
+    state = daemon.status(directory)
+    assert state.state == "stopped"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "dev-down"])
+def test_run_stops_cleanly(tmp_path: Path, empty_modules: tuple[str, ...], number: signal.Signals) -> None:
+    home = tmp_path / "dev"
+    argv = [sys.executable, "-m", "addon_operator", "dev", "run", "--home", str(home), *empty_modules]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        seen = next((line for line in process.stderr if "converge done" in line), "it ended too early")
+        found = daemon.status(home / "dev")
+        process.send_signal(number)
+        rest = process.stderr.read()
+    assert (process.returncode, "converge done" in seen, rest.splitlines()[-1]) == (0, True, "stopped")
+    assert found.state == "running"
+    assert all(is_gone(pid) for pid in found.components.values())

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from addon_operator import yamldoc
+from addon_operator.jsondoc import JsonValue
 from addon_operator.yamldoc import YamlError
 
 
@@ -56,7 +57,7 @@ json_values = st.recursive(
 
 
 @given(json_values)
-def test_what_is_written_is_read_back(value: yamldoc.JsonValue) -> None:
+def test_what_is_written_is_read_back(value: JsonValue) -> None:
     assert yamldoc.load(yamldoc.dump(value), "f.yaml").value == value
 
 

@@ -28,7 +28,7 @@ async def test_takes_a_helm_that_is_recent_enough(tmp_path: Path, version: str) 
 )
 async def test_refuses_other_versions_and_says_what_to_do(tmp_path: Path, version: str, code: int) -> None:
     path = program(tmp_path / "helm", version, code=code)
-    with pytest.raises(SettingsError, match=r"helm 3\.17 or later, and not 4 is needed.*HELM_BIN_PATH"):
+    with pytest.raises(SettingsError, match=r"helm 3\.17 or later is needed, but not helm 4.*HELM_BIN_PATH"):
         await find_helm(path, {}, cache_dir=tmp_path)
 
 

@@ -134,9 +134,18 @@ def test_finds_hooks_in_values(module: Path) -> None:
     assert traits_of(module, {"demo": {"annotations": {"helm.sh/hook": "pre-install"}}})[2]
 
 
-@pytest.mark.parametrize(("word", "found"), [("demo", True), ("other", False)])
-def test_mentions(module: Path, word: str, *, found: bool) -> None:
-    assert ChartReader().mentions(module, {word}) is found
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        pytest.param({"demo"}, True, id="a word"),
+        pytest.param({"other", "a"}, True, id="one of two"),
+        pytest.param({"dem"}, False, id="a part of a word"),
+        pytest.param({"d.mo"}, False, id="not a pattern"),
+        pytest.param(set(), False, id="none"),
+    ],
+)
+def test_mentions(module: Path, words: set[str], *, found: bool) -> None:
+    assert ChartReader().mentions(module, words) is found
 
 
 def test_a_broken_archive_is_an_error_that_names_it(module: Path) -> None:

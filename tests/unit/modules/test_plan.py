@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -77,8 +78,11 @@ def test_a_verdict_says_why(verdict: Verdict, reason: str) -> None:
 
 
 def plan(
-    *modules: Module, enabled: set[str], alive: set[str] = frozenset(), releases: set[str] = frozenset()
-) -> ConvergePlan:  # type: ignore[assignment]
+    *modules: Module,
+    enabled: Collection[str],
+    alive: Collection[str] = (),
+    releases: Collection[str] = (),
+) -> ConvergePlan:
     verdicts = {item.name: Verdict((), None, enabled=item.name in enabled) for item in modules}
     return make_plan(modules, verdicts, alive=alive, releases=releases, ignored_release="operator")
 

@@ -285,12 +285,12 @@ def test_a_rejected_patch_lists_everything_and_no_value() -> None:
     with pytest.raises(ValuesRejected) as caught:
         propose(store, "m", add("/m/b", SECRET), add("/m/c", SECRET), config=[add("/m/a", {"k": SECRET})])
     assert caught.value.violations == (
-        "m.a in body must be of type string",
-        "m.b in body must be of type integer",
-        "m.c is a forbidden property",
+        "m.a in body must be of type string (ConfigMap key m)",
+        "m.b in body must be of type integer (hook hooks/a.sh)",
+        "m.c is a forbidden property (hook hooks/a.sh)",
         "m.r is required",
     )
-    assert str(caught.value).startswith("hook hooks/a.sh: ")
+    assert str(caught.value).startswith("the patched values are not valid:")
     assert SECRET not in str(caught.value)
 
 
@@ -401,10 +401,10 @@ def test_only_named_sections_are_checked() -> None:
     with pytest.raises(ValuesRejected) as caught:
         store.propose_configmap(sections, ["global", "m"])
     assert caught.value.violations == (
-        "global.a in body must be of type string",
-        "global.b is a forbidden property",
-        "m.a in body must be of type string",
-        "m.b is a forbidden property",
+        "global.a in body must be of type string (ConfigMap key global)",
+        "global.b is a forbidden property (ConfigMap key global)",
+        "m.a in body must be of type string (ConfigMap key m)",
+        "m.b is a forbidden property (ConfigMap key m)",
     )
     store.propose_configmap(sections, [])
 
@@ -421,18 +421,18 @@ def test_a_configmap_meets_the_schema_of_values_except_for_what_hooks_add() -> N
     configure(store, {"m": {"a": "x"}}, ["m"])
     with pytest.raises(ValuesRejected) as caught:
         configure(store, {"m": {"a": 1}}, ["m"])
-    assert caught.value.violations == ("m.a in body must be of type string",)
+    assert caught.value.violations == ("m.a in body must be of type string (ConfigMap key m)",)
 
 
 def test_static_violations_of_all_sections() -> None:
     typed = "{required: [r], properties: {a: {type: string}, r: {}}}"
     store = store_of(spec("global", common="global: {a: 1}", values=typed), spec("m", common="m: {b: 1}", config=typed))
     assert store.check_static() == (
-        "global.a in body must be of type string",
-        "m.b is a forbidden property",
+        "global.a in body must be of type string (modules/values.yaml:1)",
+        "m.b is a forbidden property (modules/values.yaml:1)",
         "m.r is required",
     )
-    assert store.check_static(["global"]) == ("global.a in body must be of type string",)
+    assert store.check_static(["global"]) == ("global.a in body must be of type string (modules/values.yaml:1)",)
 
 
 # --- revisions

@@ -1,0 +1,300 @@
+"""What edits of the operator's ConfigMap set off: every row of contract 3.6, and 2.8."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from addon_operator.devcluster import DevCluster
+from tests.cluster.operator import Operator, adding, config_map_chart, eventually, noting_hook, operator
+
+AROUND = {"global-hooks/around.sh": noting_hook("around", "beforeAll: 1\nafterAll: 1")}
+ALPHA = config_map_chart(
+    "alpha", 'own: {{ .Values.alpha.own | default "-" }}\nof: {{ .Values.global.of | default "-" }}'
+)
+UNTIL_GO = 'until [ -e "$OUT/go" ]; do sleep 0.02; done'
+WITH_SCRIPT = '#!/bin/bash\njq .scripted.on "$CONFIG_VALUES_PATH" | sed s/null/false/ >"$MODULE_ENABLED_RESULT"\n'
+
+
+def module_hook(name: str, bindings: str = "beforeHelm: 1", body: str = "") -> dict[str, str]:
+    return {"hooks/h.sh": noting_hook(name, bindings, body)}
+
+
+def since(made: Operator, runs: list[str]) -> Callable[[], list[str]]:
+    """The runs of hooks after those that are listed."""
+    return lambda: made.runs()[len(runs) :]
+
+
+def settled(made: Operator, *, shows: Callable[[], bool]) -> None:
+    """Waits until the operator knows about an edit, and has done whatever it does about it."""
+    eventually(shows)
+    made.wait_idle()
+
+
+def test_edits_while_nothing_runs(cluster: DevCluster, tmp_path: Path) -> None:
+    with operator(cluster, tmp_path) as made:
+        made.files({**AROUND, "modules/values.yaml": "alphaEnabled: true\nbetaEnabled: true\nscriptedEnabled: true\n"})
+        made.module("010-alpha", {**ALPHA, **module_hook("alpha")})
+        made.module("020-beta", module_hook("beta"))
+        made.module("030-off", module_hook("off", "onStartup: 1\nafterDeleteHelm: 1"))
+        made.module("040-scripted", {"enabled": WITH_SCRIPT, **module_hook("scripted", "onStartup: 1")})
+
+        def config(module: str) -> object:
+            document = made.debug("module", "config", module, "-o", "json")
+            assert isinstance(document, dict)
+            return next(iter(document.values()))
+
+        def does(edit: dict[str, str | None], shows: Callable[[], bool], *runs: str) -> None:
+            """One edit, one answer."""
+            before = made.runs()
+            made.configure(edit)
+            settled(made, shows=shows)
+            assert since(made, before)() == list(runs), edit
+
+        made.start_ready()
+        assert "ConfigMap does not exist yet" in made.text()
+        assert made.runs() == ["around beforeAll", "alpha beforeHelm", "beta beforeHelm", "around afterAll"]
+
+        # It comes to be later. A section of an enabled module: that module.
+        does({"alpha": "own: 1"}, lambda: made.deployed("alpha") == {"own": "1", "of": "-"}, "alpha beforeHelm")
+        assert "reason=KubeConfig-Changed-Modules" in made.text()
+        # The same in other words: nothing.
+        does({"alpha": "# one\n{own: 1}", "off": "a: 1"}, lambda: config("off") == {"a": 1})
+        # Two sections in one edit, one of them a list.
+        does(
+            {"alpha": "own: 2", "beta": "[x]"},
+            lambda: config("beta") == ["x"] and made.deployed("alpha")["own"] == "2",
+            *("alpha beforeHelm", "beta beforeHelm"),
+        )
+        # The global section: everything.
+        converge = ["around beforeAll", "alpha beforeHelm", "beta beforeHelm", "around afterAll"]
+        does({"global": "of: all"}, lambda: made.deployed("alpha")["of"] == "all", *converge)
+        assert "reason=ReloadAll-After-KubeConfigChange" in made.text()
+
+        # A flag that changes nothing, for a module that is on, off, or unknown.
+        before = made.runs()
+        made.configure({"betaEnabled": "true", "offEnabled": "false", "unknownEnabled": "true", "unknown": "a: 1"})
+        settled(made, shows=lambda: "key betaEnabled" in made.cli("module", "explain", "beta").stdout)
+        assert since(made, before)() == []
+        assert "there is no module 'unknown'" in made.text()
+        # A flag alone, in both directions; the section that was there all the time counts.
+        added = [*converge[:-1], "off onStartup", converge[-1]]
+        does({"offEnabled": "true"}, lambda: "off onStartup" in made.runs(), *added)
+        assert made.seen()[-2]["config"] == {"global": {"of": "all"}, "off": {"a": 1}}
+        deleted = ["around beforeAll", "off afterDeleteHelm", *converge[1:]]
+        does({"offEnabled": "false"}, lambda: "off afterDeleteHelm" in made.runs(), *deleted)
+        # A section that changes what the `enabled` script says; one that does not.
+        added = [*converge[:-1], "scripted onStartup", converge[-1]]
+        does({"scripted": "on: true"}, lambda: "scripted onStartup" in made.runs(), *added)
+        does({"scripted": "{on: true, more: 1}"}, lambda: config("scripted") == {"on": True, "more": 1})
+
+        # It goes away: what it said does not hold any more.
+        before = made.runs()
+        made.kubectl("delete", "configmap", "addon-operator")
+        settled(made, shows=lambda: made.deployed("alpha") == {"own": "-", "of": "-"})
+        assert since(made, before)() == converge
+        assert made.modules()["scripted"]["enabled"] is False
+        assert made.debug("global", "config", "-o", "json") == {}
+        assert made.metric("config_values_errors_total") == 0
+
+
+def test_a_module_in_maintenance_is_left_alone(cluster: DevCluster, tmp_path: Path) -> None:
+    with operator(cluster, tmp_path) as made:
+        made.files({**AROUND, "modules/values.yaml": "alphaEnabled: true\n"})
+        made.module("010-alpha", {**ALPHA, **module_hook("alpha")})
+        made.start_ready()
+        before = made.runs()
+        made.configure({"alphaMaintenance": "NoResourceReconciliation"})
+        settled(made, shows=lambda: since(made, before)() == ["alpha beforeHelm"])
+        made.kubectl("delete", "configmap", "alpha")
+        made.configure({"alpha": "own: 1"})
+        settled(made, shows=lambda: len(since(made, before)()) == 2)
+        assert made.revisions("alpha") == {1: "deployed"}
+        assert made.kubectl("get", "configmap", "alpha", "--ignore-not-found") == ""
+        assert "maintenance: NoResourceReconciliation" in made.cli("module", "explain", "alpha").stdout
+        watched = made.debug("module", "resource-monitor", "-o", "json")
+        assert watched == {"alpha": "No monitor"}
+
+        made.configure({"alphaMaintenance": ""})
+        settled(made, shows=lambda: made.deployed("alpha")["own"] == "1")
+        assert since(made, before)() == ["alpha beforeHelm"] * 3
+        assert made.revisions("alpha")[2] == "deployed"
+
+
+def test_a_refused_edit_changes_nothing(cluster: DevCluster, tmp_path: Path) -> None:
+    schema = "type: object\nproperties:\n  own: {type: integer}\n"
+    with operator(cluster, tmp_path) as made:
+        made.files({**AROUND, "modules/values.yaml": "alphaEnabled: true\n"})
+        made.files({"global-hooks/openapi/config-values.yaml": "type: object\nproperties:\n  of: {type: string}\n"})
+        made.module("010-alpha", {**ALPHA, **module_hook("alpha"), "openapi/config-values.yaml": schema})
+        made.module("020-off", {**module_hook("off"), "openapi/config-values.yaml": schema})
+        made.configure({"global": "of: x", "alpha": "own: 1", "off": "own: wrong"})
+        made.start_ready()
+        before = made.runs()
+
+        def where(key: str) -> str:
+            return f"ConfigMap {made.namespace}/addon-operator, key {key}"
+
+        # Each beside a change that would be good, which must not be half-applied.
+        good = {"alpha": "own: 2", "global": "of: y"}
+        refused: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
+            "not YAML": ({"global": "of: [x"}, (where("global") + ":1",)),
+            "not a section": ({"alpha": "text"}, (where("alpha") + ":1: must be a map or a list",)),
+            "not camelCase": ({"some-module": "a: 1"}, (where("some-module") + ": bad module name",)),
+            "not a flag": ({"alphaEnabled": "yes"}, (where("alphaEnabled") + ': must be "true" or "false"',)),
+            "not a mode": ({"alphaMaintenance": "Always"}, (where("alphaMaintenance") + ": must be empty or",)),
+            "against two schemas": (
+                {"alpha": "{own: text, more: 1}", "global": "of: 1"},
+                (
+                    "alpha.own in body must be of type integer",
+                    "alpha.more is a forbidden property",
+                    "global.of in body",
+                ),
+            ),
+        }
+        stored = made.config_data()
+        for count, (what, (bad, messages)) in enumerate(refused.items(), 1):
+            wanted = {**stored, **good, **bad}
+            patch = [{"op": "replace", "path": "/data", "value": wanted}]
+            made.kubectl("patch", "configmap", "addon-operator", "--type=json", "-p", json.dumps(patch))
+            eventually(lambda count=count: made.metric("config_values_errors_total") == count, what=what)
+            lines = [line for line in made.text().splitlines() if "ConfigMap refused" in line]
+            assert len(lines) == count
+            text = lines[-1].replace('\\"', '"')
+            assert [message for message in messages if message not in text] == [], what
+            assert made.debug("global", "config", "-o", "json") == {"of": "x"}, what
+        made.wait_idle()
+        assert since(made, before)() == []
+        assert made.deployed("alpha") == {"own": "1", "of": "x"}
+        assert made.http("/readyz")[0] == 200
+        told = json.loads(made.kubectl("get", "events", "-o", "json", "--field-selector", "reason=ConfigRefused"))
+        assert told["items"]
+        assert told["items"][0]["type"] == "Warning"
+
+        # While it is refused, the rest goes on with the old values: an object comes back.
+        made.kubectl("delete", "configmap", "alpha")
+        eventually(lambda: made.deployed("alpha") == {"own": "1", "of": "x"})
+        made.wait_idle()
+        before = made.runs()
+        patch = [{"op": "replace", "path": "/data", "value": {**stored, **good}}]
+        made.kubectl("patch", "configmap", "addon-operator", "--type=json", "-p", json.dumps(patch))
+        settled(made, shows=lambda: made.deployed("alpha") == {"own": "2", "of": "y"})
+        assert since(made, before)() == ["around beforeAll", "alpha beforeHelm", "around afterAll"]
+
+
+def test_config_patches_of_hooks_and_edits_of_others_at_the_same_time(cluster: DevCluster, tmp_path: Path) -> None:
+    """Own writes set nothing off; what somebody wrote a moment before the hook ended is kept and takes effect."""
+    with operator(cluster, tmp_path) as made:
+        keep = adding({"/global/kept": {"by": "hook"}}, to="CONFIG_VALUES")
+        made.files({**AROUND, "modules/values.yaml": "alphaEnabled: true\nbetaEnabled: true\nraceEnabled: true\n"})
+        made.files({"global-hooks/keep.sh": noting_hook("keep", "onStartup: 1", keep)})
+        made.module(
+            "010-alpha", module_hook("alpha", "onStartup: 1", adding({"/alpha/ca": "once"}, to="CONFIG_VALUES"))
+        )
+        made.module("020-beta", module_hook("beta", "afterHelm: 1"))
+        edit = json.dumps({"data": {"beta": "edited: true", "race": "theirs: 1", "other": "# as it is\na:   1"}})
+        command = f"kubectl -n {made.namespace} patch configmap addon-operator --type=merge -p '{edit}'"
+        race = f"{command}\n{adding({'/race/ours': 2}, to='CONFIG_VALUES')}"
+        made.module("030-race", module_hook("race", "onStartup: 1\nbeforeHelm: 1", (
+            f'if [ "$binding" = onStartup ]; then {race}\nfi'
+        )))  # fmt: skip
+        made.start_ready()
+        eventually(lambda: made.runs()[-1:] == ["race beforeHelm"])
+        made.wait_idle()
+        # beta and race for the edit. alpha, race, keep for what they wrote: no.
+        assert made.runs() == [
+            *("keep onStartup", "around beforeAll", "alpha onStartup", "beta afterHelm", "race onStartup"),
+            *("race beforeHelm", "around afterAll", "beta afterHelm", "race beforeHelm"),
+        ]
+        data = made.config_data()
+        assert data["global"] == "kept:\n  by: hook\n"
+        assert data["alpha"] == "ca: once\n"
+        assert data["beta"] == "edited: true"
+        assert data["other"] == "# as it is\na:   1"
+        last = {str(run["hook"]): run["config"] for run in made.seen()}
+        kept = {"kept": {"by": "hook"}}
+        assert last["beta"] == {"global": kept, "beta": {"edited": True}}
+        assert last["race"] == {"global": kept, "race": {"theirs": 1, "ours": 2}}
+
+        # They are there after a restart, too.
+        assert made.stop() == 0
+        made.start_ready()
+        assert made.debug("module", "config", "alpha", "-o", "json") == {"alpha": {"ca": "once"}}
+
+
+def test_edits_before_and_during_a_converge(cluster: DevCluster, tmp_path: Path) -> None:
+    with operator(cluster, tmp_path) as made:
+        made.files({**AROUND, "modules/values.yaml": "alphaEnabled: true\nbetaEnabled: true\nslowEnabled: true\n"})
+        made.files({"global-hooks/first.sh": noting_hook("first", "onStartup: 1", UNTIL_GO)})
+        made.module("010-alpha", module_hook("alpha", body=UNTIL_GO))
+        made.module("015-slow", {"enabled": f"#!/bin/bash\n{UNTIL_GO}\necho true >$MODULE_ENABLED_RESULT\n"})
+        made.module("020-beta", module_hook("beta"))
+        go = made.root / "go"
+        converge = ["around beforeAll", "alpha beforeHelm", "beta beforeHelm", "around afterAll"]
+
+        # Before the converge: no second one.
+        made.start()
+        eventually(lambda: made.runs() == ["first onStartup"])
+        made.configure({"global": "of: 1"})
+        eventually(lambda: "ApplyKubeConfigValues" in made.cli("queue", "main").stdout)
+        go.touch()
+        made.wait_ready()
+        made.wait_idle()
+        assert made.runs() == ["first onStartup", *converge]
+        assert made.seen()[1]["config"] == {"global": {"of": 1}}
+
+        def while_waiting(edit: dict[str, str | None], at: str) -> list[str]:
+            """Starts a converge that stops at a run, edits, lets it go on; answers what runs after that."""
+            go.unlink()
+            before = made.runs()
+            made.configure({"global": f"of: {len(before)}"})
+            eventually(lambda: since(made, before)()[-1:] == [at])
+            before = made.runs()
+            eventually(lambda: "run first task" in made.cli("queue", "main").stdout)
+            made.configure(edit)
+            eventually(lambda: "1. ApplyKubeConfigValues" in made.cli("queue", "main").stdout)
+            go.touch()
+            eventually(lambda: since(made, before)()[-1:] == ["around afterAll"])
+            made.wait_idle()
+            return since(made, before)()
+
+        # While a module runs: the rest of the converge is dropped, a new one begins.
+        assert while_waiting({"global": "of: again"}, "alpha beforeHelm") == converge
+        # While the `enabled` scripts are asked: no module runs for a plan that is old already.
+        assert while_waiting({"global": "of: planned"}, "around beforeAll") == converge
+        # A section only: the run that waits is enough; the one at work is repeated behind it.
+        after = while_waiting({"beta": "own: 1"}, "alpha beforeHelm")
+        assert after == ["beta beforeHelm", "around afterAll"]
+        assert [run["config"] for run in made.seen() if run["hook"] == "beta"][-1]["beta"] == {"own": 1}  # type: ignore[call-overload, index]
+        assert while_waiting({"alpha": "own: 1"}, "alpha beforeHelm") == converge[1:]
+        # A flag that really changes something is like the global section.
+        after = while_waiting({"betaEnabled": "false"}, "alpha beforeHelm")
+        assert after == ["around beforeAll", "alpha beforeHelm", "around afterAll"]
+
+
+def test_an_edit_ends_the_sleep_after_a_failure(cluster: DevCluster, tmp_path: Path) -> None:
+    """The delays are so long that nothing would come of waiting."""
+    with operator(cluster, tmp_path, {"TASK_RETRY_FIRST": "1h", "TASK_RETRY_MOST": "1h"}) as made:
+        wants = "jq -e .{}.well \"$CONFIG_VALUES_PATH\" || {{ echo 'not well' >&2; exit 1; }}"
+        made.files({"modules/values.yaml": "alphaEnabled: true\n"})
+        made.files({"global-hooks/g.sh": noting_hook("g", "onStartup: 1", wants.format("global"))})
+        made.module("010-alpha", module_hook("alpha", body=wants.format("alpha")))
+        made.start()
+
+        def sleeps(task: str) -> bool:
+            text = made.cli("queue", "main").stdout
+            return "status: 'sleep after fail for 3600s'" in text and f"1. {task}" in text
+
+        eventually(lambda: sleeps("GlobalHookRun:main:onStartup:g.sh:OperatorStartup:failures 1"))
+        made.configure({"global": "well: true"})
+        eventually(lambda: sleeps("ModuleRun:main:alpha:OperatorStartup:failures 1"))
+        # One that does not help, and one that is refused.
+        made.configure({"alpha": "well: false"})
+        eventually(lambda: sleeps("ModuleRun:main:alpha:OperatorStartup:failures 2"))
+        made.configure({"alpha": "["})
+        eventually(lambda: made.metric("config_values_errors_total") == 1)
+        made.configure({"alpha": "well: true"})
+        made.wait_ready()
+        made.wait_idle()
+        assert made.runs() == ["g onStartup"] * 2 + ["alpha beforeHelm"] * 3
