@@ -31,7 +31,7 @@ check:
 	$(SETUP) environment
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy addon_operator tests benchmarks tools/setup.py
 	$(BIN)/lint-imports --config .importlinter
 
 format:

@@ -56,7 +56,7 @@ from addon_operator.server.public import PublicServer
 from addon_operator.server.status import ConvergeStatus, Startup
 from addon_operator.settings import Settings
 from addon_operator.tasks.queue import Attempt, QueueSet
-from addon_operator.tasks.task import Outcome, RunHook, RunModules, Task, kind
+from addon_operator.tasks.task import Converge, ConvergePhase, Outcome, RunHook, RunModules, Task, kind
 from addon_operator.values.store import ValuesStore
 
 log = get_logger("operator")
@@ -431,6 +431,8 @@ class Operator:
         )
         if attempt.ok:
             self._failures.pop(attempt.task.id, None)
+            if isinstance(payload, Converge) and payload.phase is ConvergePhase.WAIT_AFTER_ALL:
+                process.return_freed_memory()
             return
         self._failures[attempt.task.id] = self._failures.get(attempt.task.id, 0) + 1
         if self._failures[attempt.task.id] >= _ONCE_FAILURES:

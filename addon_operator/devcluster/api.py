@@ -6,10 +6,12 @@ import http.client
 import json
 import ssl
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from addon_operator.devcluster.errors import DevClusterError
-from addon_operator.jsondoc import JsonObject
+
+if TYPE_CHECKING:  # this package is used before anything is installed
+    from addon_operator.jsondoc import JsonObject
 
 _TIMEOUT_S: Final = 5.0
 

@@ -24,7 +24,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from addon_operator.devcluster import files
 from addon_operator.devcluster.api import Api
@@ -32,7 +32,9 @@ from addon_operator.devcluster.binaries import require
 from addon_operator.devcluster.commands import API_ONLY, CONTROL_PLANE, arguments
 from addon_operator.devcluster.component import Component
 from addon_operator.devcluster.errors import DevClusterError
-from addon_operator.jsondoc import JsonObject
+
+if TYPE_CHECKING:  # this package is used before anything is installed
+    from addon_operator.jsondoc import JsonObject
 
 NODE: Final = "node-1"
 _STAGES: Final = Path(__file__).with_name("stages.yaml")

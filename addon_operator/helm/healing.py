@@ -2,7 +2,8 @@
 
 One metadata-only informer for each kind that some release contains, over all namespaces, narrowed to what helm has made
 by the label that helm puts on everything. What the watch does not show is asked for by name before it counts as absent,
-so that an object whose label somebody took away does not cause one upgrade after the other.
+so that an object whose label somebody took away does not cause one upgrade after the other. The CRDs are watched too:
+when one goes while the watch of its objects is interrupted, nobody is left to say that they went with it.
 Source: design.md 5.4, contract.md 2.12 (resource monitor), users.md 5, 6.
 """
 
@@ -19,7 +20,7 @@ from addon_operator.errors import KubeError
 from addon_operator.helm.cluster import Cluster
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.informer import Event, Informer
-from addon_operator.kube.refs import ObjectKey, Resource, metadata_of
+from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, ObjectKey, Resource, metadata_of
 from addon_operator.logs import get_logger
 
 SYNCED_WITHIN_S: Final = 30.0
@@ -94,12 +95,16 @@ class Healing:
         self._watches: dict[_Kind, _Watch] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._group: asyncio.TaskGroup | None = None
+        self._definitions = Informer(
+            client, CUSTOM_RESOURCE_DEFINITIONS, namespace=None, metadata_only=True, handler=self._take_definition
+        )
 
     async def run(self) -> None:
         """Runs the watches until it is cancelled."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             try:
+                group.create_task(self._definitions.run(), name="healing CRDs")
                 for kind, watch in self._watches.items():
                     self._start(kind, watch)
                 await asyncio.Event().wait()
@@ -248,10 +253,10 @@ class Healing:
         def take(event: Event) -> None:
             metadata = metadata_of(event.object)
             place = (str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
-            if event.kind == "DELETED":
-                present.discard(place)
-                self._lost(kind, place)
-            elif place not in present:
+            if event.kind == "DELETED" and place in present:
+                present.remove(place)
+                self._lost(kind, {place})
+            elif event.kind != "DELETED" and place not in present:
                 present.add(place)
                 self._found(kind, place)
 
@@ -272,11 +277,22 @@ class Healing:
             if task is not None:
                 task.cancel()
 
-    def _lost(self, kind: _Kind, place: _Place) -> None:
+    def _take_definition(self, event: Event) -> None:
+        if event.kind != "DELETED":
+            return
+        name = metadata_of(event.object).get("name")
+        for kind, watch in tuple(self._watches.items()):
+            if name == f"{watch.resource.plural}.{watch.resource.group}" and watch.present:
+                gone = set(watch.present)
+                watch.present.clear()
+                self._lost(kind, gone)
+
+    def _lost(self, kind: _Kind, places: set[_Place]) -> None:
         for release, followed in tuple(self._followed.items()):
-            key = followed.objects.get(kind, {}).get(place)
-            if key is not None:
-                _log.info("an object of a release is gone", release=release, reason=str(key))
+            keys = [key for place, key in followed.objects.get(kind, {}).items() if place in places]
+            if keys:
+                reason = ", ".join(str(key) for key in keys)
+                _log.info("objects of a release are gone", release=release, reason=reason)
                 self._tell(release)
 
     def _found(self, kind: _Kind, place: _Place) -> None:

@@ -163,4 +163,8 @@ def _ending(code: int) -> str:
 def _shortened(stderr: str) -> str:
     if not stderr:
         return ""
-    return f": {stderr}" if len(stderr) <= _STDERR_CHARS else f": ...{stderr[-_STDERR_CHARS:]}"
+    if len(stderr) <= _STDERR_CHARS:
+        return f": {stderr}"
+    tail = stderr[-_STDERR_CHARS:]
+    _, _, whole_lines = tail.partition("\n")
+    return f": ...{whole_lines or tail}"

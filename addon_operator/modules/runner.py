@@ -193,7 +193,10 @@ class ModuleRunner:
         if not module.has_hooks:
             state.hooks = LoadedHooks()
             return
+        known = state.hooks.warnings if state.hooks else ()
         state.hooks = await self._catalog.load(module.path / "hooks", module=module.name)
+        for warning in set(state.hooks.warnings) - set(known):
+            log.warning("files", module=module.name, reason=warning)
         for hook in state.hooks.hooks:
             self._metrics.bindings(module.name, hook.id.name, len(hook.config.bindings()))
 

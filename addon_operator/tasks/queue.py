@@ -196,13 +196,13 @@ class TaskQueue:
             return None
         match outcome:
             case Done(head=head, tail=tail):
+                self._add_before(entry, head)
                 self._entries.remove(entry)
-                self.add_head(head)
                 self.add_tail(tail)
                 return None
             case Again(payload=payload, head=head):
                 entry.task, entry.failures, entry.error = dataclasses.replace(entry.task, payload=payload), 0, ""
-                self.add_head(head)
+                self._add_before(entry, head)
                 return None
             case Retry(error=error, payload=rest):
                 entry.failures, entry.error = entry.failures + 1, error
@@ -215,6 +215,13 @@ class TaskQueue:
                 return until()
             case _:
                 assert_never(outcome)
+
+    def _add_before(self, entry: _Entry, tasks: Iterable[Task]) -> None:
+        """Puts what an attempt asks for in its place: behind what has overtaken it meanwhile."""
+        now = asyncio.get_running_loop().time()
+        place = self._entries.index(entry)
+        for task in reversed(tuple(tasks)):
+            self._entries.insert(place, _Entry(task, now))
 
     async def _new_head_or(self, condition: Awaitable[object]) -> None:
         waits = [

@@ -125,7 +125,7 @@ class Done:
     """The task is over.
 
     Attributes:
-        head: run next, in this order, before everything else.
+        head: run in the place of this task, in this order: next, unless others have overtaken it.
         tail: run after everything that waits already.
     """
 
@@ -135,7 +135,7 @@ class Done:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Again:
-    """The task goes on as `payload` after the tasks in `head`."""
+    """The task goes on as `payload` after the tasks in `head`, which come right before it."""
 
     payload: Payload
     head: tuple[Task, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,14 +12,18 @@ from tests.cluster.operator import Operator, adding, config_map_chart, eventuall
 
 AROUND = {"global-hooks/around.sh": noting_hook("around", "beforeAll: 1\nafterAll: 1")}
 ALPHA = config_map_chart(
-    "alpha", 'own: {{ .Values.alpha.own | default "-" }}\nof: {{ .Values.global.of | default "-" }}'
+    "alpha", 'own: {{ .Values.alpha.own | default "-" | quote }}\nof: {{ .Values.global.of | default "-" | quote }}'
 )
-UNTIL_GO = 'until [ -e "$OUT/go" ]; do sleep 0.02; done'
-WITH_SCRIPT = '#!/bin/bash\njq .scripted.on "$CONFIG_VALUES_PATH" | sed s/null/false/ >"$MODULE_ENABLED_RESULT"\n'
+UNTIL = 'until [ -e "$OUT/{}" ]; do sleep 0.02; done'
+WITH_SCRIPT = '#!/bin/bash\njq .scripted.run "$CONFIG_VALUES_PATH" | sed s/null/false/ >"$MODULE_ENABLED_RESULT"\n'
 
 
 def module_hook(name: str, bindings: str = "beforeHelm: 1", body: str = "") -> dict[str, str]:
     return {"hooks/h.sh": noting_hook(name, bindings, body)}
+
+
+def has_errors(made: Operator, count: int) -> bool:
+    return made.metric("config_values_errors_total") == count
 
 
 def since(made: Operator, runs: list[str]) -> Callable[[], list[str]]:
@@ -86,8 +91,8 @@ def test_edits_while_nothing_runs(cluster: DevCluster, tmp_path: Path) -> None:
         does({"offEnabled": "false"}, lambda: "off afterDeleteHelm" in made.runs(), *deleted)
         # A section that changes what the `enabled` script says; one that does not.
         added = [*converge[:-1], "scripted onStartup", converge[-1]]
-        does({"scripted": "on: true"}, lambda: "scripted onStartup" in made.runs(), *added)
-        does({"scripted": "{on: true, more: 1}"}, lambda: config("scripted") == {"on": True, "more": 1})
+        does({"scripted": "run: true"}, lambda: "scripted onStartup" in made.runs(), *added)
+        does({"scripted": "{run: true, more: 1}"}, lambda: config("scripted") == {"run": True, "more": 1})
 
         # It goes away: what it said does not hold any more.
         before = made.runs()
@@ -139,7 +144,7 @@ def test_a_refused_edit_changes_nothing(cluster: DevCluster, tmp_path: Path) -> 
         # Each beside a change that would be good, which must not be half-applied.
         good = {"alpha": "own: 2", "global": "of: y"}
         refused: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
-            "not YAML": ({"global": "of: [x"}, (where("global") + ":1",)),
+            "not YAML": ({"global": "of: [x"}, (where("global") + ":",)),
             "not a section": ({"alpha": "text"}, (where("alpha") + ":1: must be a map or a list",)),
             "not camelCase": ({"some-module": "a: 1"}, (where("some-module") + ": bad module name",)),
             "not a flag": ({"alphaEnabled": "yes"}, (where("alphaEnabled") + ': must be "true" or "false"',)),
@@ -158,7 +163,7 @@ def test_a_refused_edit_changes_nothing(cluster: DevCluster, tmp_path: Path) -> 
             wanted = {**stored, **good, **bad}
             patch = [{"op": "replace", "path": "/data", "value": wanted}]
             made.kubectl("patch", "configmap", "addon-operator", "--type=json", "-p", json.dumps(patch))
-            eventually(lambda count=count: made.metric("config_values_errors_total") == count, what=what)
+            eventually(functools.partial(has_errors, made, count), what=what)
             lines = [line for line in made.text().splitlines() if "ConfigMap refused" in line]
             assert len(lines) == count
             text = lines[-1].replace('\\"', '"')
@@ -200,12 +205,11 @@ def test_config_patches_of_hooks_and_edits_of_others_at_the_same_time(cluster: D
             f'if [ "$binding" = onStartup ]; then {race}\nfi'
         )))  # fmt: skip
         made.start_ready()
-        eventually(lambda: made.runs()[-1:] == ["race beforeHelm"])
         made.wait_idle()
         # beta and race for the edit. alpha, race, keep for what they wrote: no.
         assert made.runs() == [
             *("keep onStartup", "around beforeAll", "alpha onStartup", "beta afterHelm", "race onStartup"),
-            *("race beforeHelm", "around afterAll", "beta afterHelm", "race beforeHelm"),
+            *("race beforeHelm", "beta afterHelm", "race beforeHelm", "around afterAll"),
         ]
         data = made.config_data()
         assert data["global"] == "kept:\n  by: hook\n"
@@ -226,11 +230,12 @@ def test_config_patches_of_hooks_and_edits_of_others_at_the_same_time(cluster: D
 def test_edits_before_and_during_a_converge(cluster: DevCluster, tmp_path: Path) -> None:
     with operator(cluster, tmp_path) as made:
         made.files({**AROUND, "modules/values.yaml": "alphaEnabled: true\nbetaEnabled: true\nslowEnabled: true\n"})
-        made.files({"global-hooks/first.sh": noting_hook("first", "onStartup: 1", UNTIL_GO)})
-        made.module("010-alpha", module_hook("alpha", body=UNTIL_GO))
-        made.module("015-slow", {"enabled": f"#!/bin/bash\n{UNTIL_GO}\necho true >$MODULE_ENABLED_RESULT\n"})
+        made.files({"global-hooks/first.sh": noting_hook("first", "onStartup: 1", UNTIL.format("go"))})
+        made.files({"go-script": ""})
+        made.module("010-alpha", module_hook("alpha", body=UNTIL.format("go")))
+        script = f"#!/bin/bash\n{UNTIL.format('go-script')}\necho true >$MODULE_ENABLED_RESULT\n"
+        made.module("015-slow", {"enabled": script})
         made.module("020-beta", module_hook("beta"))
-        go = made.root / "go"
         converge = ["around beforeAll", "alpha beforeHelm", "beta beforeHelm", "around afterAll"]
 
         # Before the converge: no second one.
@@ -238,38 +243,38 @@ def test_edits_before_and_during_a_converge(cluster: DevCluster, tmp_path: Path)
         eventually(lambda: made.runs() == ["first onStartup"])
         made.configure({"global": "of: 1"})
         eventually(lambda: "ApplyKubeConfigValues" in made.cli("queue", "main").stdout)
-        go.touch()
+        (made.root / "go").touch()
         made.wait_ready()
         made.wait_idle()
         assert made.runs() == ["first onStartup", *converge]
         assert made.seen()[1]["config"] == {"global": {"of": 1}}
 
-        def while_waiting(edit: dict[str, str | None], at: str) -> list[str]:
-            """Starts a converge that stops at a run, edits, lets it go on; answers what runs after that."""
-            go.unlink()
+        def while_held(edit: dict[str, str | None], at: str, gate: str = "go") -> list[str]:
+            """Starts a converge that is held after a run, edits, lets it go on; answers what runs after that."""
+            (made.root / gate).unlink()
             before = made.runs()
             made.configure({"global": f"of: {len(before)}"})
             eventually(lambda: since(made, before)()[-1:] == [at])
             before = made.runs()
-            eventually(lambda: "run first task" in made.cli("queue", "main").stdout)
             made.configure(edit)
-            eventually(lambda: "1. ApplyKubeConfigValues" in made.cli("queue", "main").stdout)
-            go.touch()
+            eventually(lambda: "ApplyKubeConfigValues" in made.cli("queue", "main").stdout)
+            (made.root / gate).touch()
             eventually(lambda: since(made, before)()[-1:] == ["around afterAll"])
             made.wait_idle()
             return since(made, before)()
 
         # While a module runs: the rest of the converge is dropped, a new one begins.
-        assert while_waiting({"global": "of: again"}, "alpha beforeHelm") == converge
+        assert while_held({"global": "of: again"}, "alpha beforeHelm") == converge
         # While the `enabled` scripts are asked: no module runs for a plan that is old already.
-        assert while_waiting({"global": "of: planned"}, "around beforeAll") == converge
-        # A section only: the run that waits is enough; the one at work is repeated behind it.
-        after = while_waiting({"beta": "own: 1"}, "alpha beforeHelm")
-        assert after == ["beta beforeHelm", "around afterAll"]
-        assert [run["config"] for run in made.seen() if run["hook"] == "beta"][-1]["beta"] == {"own": 1}  # type: ignore[call-overload, index]
-        assert while_waiting({"alpha": "own: 1"}, "alpha beforeHelm") == converge[1:]
+        assert while_held({"global": "of: planned"}, "around beforeAll", "go-script") == converge
+        # A section: the run that waits is enough, one that is at work is repeated.
+        assert while_held({"beta": "own: 1"}, "alpha beforeHelm") == converge[2:]
+        beta = [run["config"] for run in made.seen() if run["hook"] == "beta"][-1]
+        assert isinstance(beta, dict)
+        assert beta["beta"] == {"own": 1}
+        assert while_held({"alpha": "own: 1"}, "alpha beforeHelm") == converge[1:]
         # A flag that really changes something is like the global section.
-        after = while_waiting({"betaEnabled": "false"}, "alpha beforeHelm")
+        after = while_held({"betaEnabled": "false"}, "alpha beforeHelm")
         assert after == ["around beforeAll", "alpha beforeHelm", "around afterAll"]
 
 

@@ -681,15 +681,25 @@ spec:
 """
 
 
-async def test_a_kind_that_is_gone_is_told_once(operator: Operator, module: Path, cluster: DevCluster) -> None:
+@pytest.mark.parametrize("interrupted", [False, True], ids=["seen by its watch", "between list and watch"])
+async def test_a_kind_that_is_gone_is_told_once(
+    operator: Operator, module: Path, cluster: DevCluster, *, interrupted: bool
+) -> None:
     group = f"{operator.namespace}.example.com"
     cluster.kubectl("apply", "-f", "-", stdin=CRD % {"group": group})
     cluster.kubectl("wait", "--for=condition=Established", f"crd/things.{group}")
     (module / "templates" / "thing.yaml").write_text(f"apiVersion: {group}/v1\nkind: Thing\nmetadata: {{name: x}}\n")
     await operator.deploy(module)
     assert isinstance((await operator.deploy(module)).action, Skip)
-    cluster.kubectl("delete", "crd", f"things.{group}")
+    delete = ("delete", "crd", f"things.{group}")
+    if interrupted:
+        # The loop stands still after the list, so the watch is opened when the kind is gone already.
+        cluster.kubectl(*delete)
+    else:
+        await asyncio.to_thread(cluster.kubectl, *delete)
     await operator.lost.wait()
+    thing = ObjectKey(f"{group}/v1", "Thing", operator.namespace, "x")
+    assert operator.losses == [("demo", (thing,))]
     with pytest.raises(HelmError, match="Thing"):
         await operator.deploy(module)
     assert isinstance((await operator.deploy(module)).action, Skip)

@@ -117,6 +117,10 @@ def test_the_versions_are_those_of_the_go_module() -> None:
         assert tuple(map(int, found.groups())) == version
     for program in binaries.PROGRAMS.values():
         assert f"\t{program.package}\n" in module
+    named = {"v" + ".".join(map(str, version)) for version in wanted.values()}
+    for name in ("Dockerfile", "addon_operator/devcluster/stages.yaml"):
+        text = (binaries.TOOLS.parent / name).read_text()
+        assert set(re.findall(r"[=: ](v\d+\.\d+\.\d+)", text)) <= named
 
 
 def test_a_child_dies_with_its_killed_parent(tmp_path: Path) -> None:
