@@ -29,7 +29,6 @@ LabelPairs: TypeAlias = tuple[tuple[str, str], ...]
 _FINE = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _RUN_BUCKETS = (*_FINE, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0)  # a hook or a helm may take 20 minutes
 _CLIENT_BUCKETS = (*_FINE, 20.0, 50.0)
-_QUEUE_BUCKETS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 
 
 @dataclasses.dataclass(slots=True)
@@ -167,12 +166,11 @@ class Metrics:
     Source: contract.md 2.15; 3.9 for the metrics that go by two names.
     """
 
-    def __init__(self, prefix: str = "addon_operator_", *, queue_actions: bool = True) -> None:
+    def __init__(self, prefix: str = "addon_operator_") -> None:
         """Declares every series.
 
         Args:
             prefix: in front of each name of the operator's own.
-            queue_actions: whether `queue_action` counts at all (QUEUE_ACTIONS_METRICS).
         """
         self._prefix = prefix
         self._registry = CollectorRegistry()
@@ -180,7 +178,6 @@ class Metrics:
         self._declare_hook_runs()
         self._declare_modules()
         self._declare_operator()
-        self._queue_actions_wanted = queue_actions
         self.hooks = HookMetrics(self._own)
         process = ProcessCollector(registry=self._registry)
         self._own.update((sample.name, "gauge") for family in process.collect() for sample in family.samples)
@@ -234,12 +231,6 @@ class Metrics:
             "task_wait_in_queue_seconds_total", "Time tasks waited in queues.", "module hook binding queue"
         )
         self._live_ticks = self._counter("live_ticks", "Grows by one every 10 seconds.", "")
-        self._queue_action = self._histogram(
-            "tasks_queue_action_duration_seconds",
-            "Duration of queue operations.",
-            "queue_name queue_action",
-            _QUEUE_BUCKETS,
-        )
         self._client_results = self._counter(
             "kubernetes_client_request_result_total", "Answers of the API server.", "code method host"
         )
@@ -251,9 +242,6 @@ class Metrics:
             "Time API requests waited for the rate limit.",
             "verb url",
             _CLIENT_BUCKETS,
-        )
-        self._watch_errors = self._counter(
-            "kubernetes_client_watch_errors_total", "Broken or refused watches.", "error_type"
         )
 
     def _counter(self, names: str, text: str, labels: str) -> _Family:
@@ -380,11 +368,6 @@ class Metrics:
         """Says that the process lives; to be called every 10 seconds."""
         self._live_ticks.add(1)
 
-    def queue_action(self, queue: str, action: str, *, duration_s: float) -> None:
-        """Counts one low-level operation on a queue."""
-        if self._queue_actions_wanted:
-            self._queue_action.observe(duration_s, queue, action)
-
     def kube_request(
         self, *, verb: str, url: str, host: str, code: str, latency_s: float, limiter_wait_s: float
     ) -> None:
@@ -401,10 +384,6 @@ class Metrics:
         self._client_results.add(1, code, verb, host)
         self._client_latency.observe(latency_s, verb, url)
         self._client_limiter.observe(limiter_wait_s, verb, url)
-
-    def watch_error(self, error_type: str) -> None:
-        """Counts one watch that ended with an error."""
-        self._watch_errors.add(1, error_type)
 
     def watch_queues(
         self, lengths: Callable[[], Mapping[str, int]], heads: Callable[[], Mapping[str, HeadTask]]

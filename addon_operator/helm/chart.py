@@ -108,11 +108,6 @@ class ChartReader:
         return known[1]
 
 
-def has_chart(module_dir: Path) -> bool:
-    """Answers whether there is something for helm to do: `Chart.yaml` or `templates/`."""
-    return (module_dir / "Chart.yaml").is_file() or (module_dir / "templates").is_dir()
-
-
 def prepare_chart(module_dir: Path, name: str, directory: Path) -> Path:
     """Gives the directory that helm can take for the module's chart.
 

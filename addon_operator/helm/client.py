@@ -40,6 +40,7 @@ _LARGEST_OUTPUT: Final = 128 * 2**20
 _SHOWN_OBJECTS: Final = 5
 # Above helm's own deadline, so that it can report what it waited for.
 _LATER_S: Final = 30.0
+_WORTH_A_LINE_S: Final = 2.0
 
 _log = get_logger("helm")
 
@@ -267,6 +268,9 @@ class HelmClient:
                 shutil.rmtree(directory, ignore_errors=True)
 
     async def _run(self, operation: str, name: str, argv: Sequence[str]) -> tuple[process.Exit, bytes]:
+        progress = asyncio.get_running_loop().call_later(
+            _WORTH_A_LINE_S, lambda: _log.info("helm is at work", module=name, reason=operation)
+        )
         try:
             ended, output = await process.capture(
                 argv, env=self._environment, timeout_s=self._timeout_s + _LATER_S, max_bytes=_LARGEST_OUTPUT
@@ -274,6 +278,8 @@ class HelmClient:
         except OSError as error:
             shown = _without_paths(argv)
             raise HelmError(f"module {name}: helm {operation}: {error.strerror}", argv=shown) from error
+        finally:
+            progress.cancel()
         self._on_operation(name, operation, ended.duration_s)
         return ended, output
 

@@ -183,20 +183,6 @@ def owned(labels: Mapping[str, str]) -> bool:
     return FINGERPRINT_LABEL in labels or CHECKSUM_LABEL in labels
 
 
-def to_purge(releases: Iterable[ReleaseFacts], modules: Iterable[str], ignored: str | None) -> tuple[str, ...]:
-    """Lists the releases of ours that have no module, in reverse order of names.
-
-    Args:
-        releases: all releases of the operator's namespace.
-        modules: names of modules whose releases are not to be purged.
-        ignored: HELM_IGNORE_RELEASE: a release that is never purged.
-
-    Source: contract.md 3.4, 3.9, 5.2 (4, 5), 5.4 (16).
-    """
-    kept = {*modules, *([ignored] if ignored else [])}
-    return tuple(sorted((facts.name for facts in releases if facts.owned and facts.name not in kept), reverse=True))
-
-
 def explain(stderr: str) -> str:
     """Gives what helm complains about, without warnings, prefixes and quoted values."""
     lines = [line for line in stderr.splitlines() if line.strip() and not _NOISE.match(line)]

@@ -106,10 +106,6 @@ class ModuleRegistry:
         except KeyError as error:
             raise ModuleError(f"module {name} not found") from error
 
-    def by_key(self, key: str) -> Module | None:
-        """Finds a module by the name of its values section."""
-        return next((module for module in self._modules.values() if module.key == key), None)
-
     def state(self, name: str) -> ModuleState:
         """The state of a module; a fresh one for a module that was never run."""
         return self._states.setdefault(name, ModuleState())

@@ -105,10 +105,6 @@ class TaskQueue:
             for entry in self._entries
         )
 
-    def head_age_s(self) -> float:
-        """How long the head has been the head's attempt or wait, in seconds; 0 if the queue is empty."""
-        return asyncio.get_running_loop().time() - self._since if self._entries else 0.0
-
     def status(self) -> str:
         """What the worker is doing. Source: contract.md 2.17 (statuses)."""
         if not self._entries:

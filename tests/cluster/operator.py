@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import os
 import signal
@@ -170,7 +171,7 @@ class Operator:
         """Waits until no queue has a task."""
 
         def idle() -> bool:
-            document = self.debug("queue", "list", "-o", "json")
+            document = self.ask("/queue/list.json")
             assert isinstance(document, dict)
             return not document["active"]
 
@@ -191,6 +192,33 @@ class Operator:
             return error.code, error.read().decode()
         except OSError:
             return 0, ""
+
+    def ask(self, path: str) -> JsonValue:
+        """Asks the debug socket for a JSON page, as the debug commands do, but without their process."""
+        with contextlib.closing(http.client.HTTPConnection("debug", timeout=5)) as connection:
+            connection.sock = socket.socket(socket.AF_UNIX)
+            connection.sock.connect(self.environment["DEBUG_UNIX_SOCKET"])
+            connection.request("GET", path)
+            value: JsonValue = json.loads(connection.getresponse().read())
+            return value
+
+    def queue(self) -> str:
+        """The task texts of the main queue, one a line, behind its status."""
+        document = self.ask("/queue/main.json")
+        assert isinstance(document, dict)
+        tasks = document["tasks"]
+        assert isinstance(tasks, list)
+        texts = [str(task["description"]) for task in tasks if isinstance(task, dict)]
+        return "\n".join([str(document["status"]), *texts])
+
+    def processes(self) -> dict[int, str]:
+        """The processes that this operator has started, itself included, and that still run: pid -> command."""
+        found = {}
+        for directory in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if f"OUT={self.root}".encode() in (directory / "environ").read_bytes().split(b"\0"):
+                    found[int(directory.name)] = (directory / "cmdline").read_text().replace("\0", " ")
+        return found
 
     def cli(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Runs a debug command."""

@@ -46,7 +46,7 @@ def test_edits_while_nothing_runs(cluster: DevCluster, tmp_path: Path) -> None:
         made.module("040-scripted", {"enabled": WITH_SCRIPT, **module_hook("scripted", "onStartup: 1")})
 
         def config(module: str) -> object:
-            document = made.debug("module", "config", module, "-o", "json")
+            document = made.ask(f"/module/{module}/config.json")
             assert isinstance(document, dict)
             return next(iter(document.values()))
 
@@ -80,7 +80,7 @@ def test_edits_while_nothing_runs(cluster: DevCluster, tmp_path: Path) -> None:
         # A flag that changes nothing, for a module that is on, off, or unknown.
         before = made.runs()
         made.configure({"betaEnabled": "true", "offEnabled": "false", "unknownEnabled": "true", "unknown": "a: 1"})
-        settled(made, shows=lambda: "key betaEnabled" in made.cli("module", "explain", "beta").stdout)
+        settled(made, shows=lambda: "key betaEnabled" in str(made.ask("/module/beta/explain.json")))
         assert since(made, before)() == []
         assert "there is no module 'unknown'" in made.text()
         # A flag alone, in both directions; the section that was there all the time counts.
@@ -100,7 +100,7 @@ def test_edits_while_nothing_runs(cluster: DevCluster, tmp_path: Path) -> None:
         settled(made, shows=lambda: made.deployed("alpha") == {"own": "-", "of": "-"})
         assert since(made, before)() == converge
         assert made.modules()["scripted"]["enabled"] is False
-        assert made.debug("global", "config", "-o", "json") == {}
+        assert made.ask("/global/config.json") == {}
         assert made.metric("config_values_errors_total") == 0
 
 
@@ -118,7 +118,7 @@ def test_a_module_in_maintenance_is_left_alone(cluster: DevCluster, tmp_path: Pa
         assert made.revisions("alpha") == {1: "deployed"}
         assert made.kubectl("get", "configmap", "alpha", "--ignore-not-found") == ""
         assert "maintenance: NoResourceReconciliation" in made.cli("module", "explain", "alpha").stdout
-        watched = made.debug("module", "resource-monitor", "-o", "json")
+        watched = made.ask("/module/resource-monitor.json")
         assert watched == {"alpha": "No monitor"}
 
         made.configure({"alphaMaintenance": ""})
@@ -168,7 +168,7 @@ def test_a_refused_edit_changes_nothing(cluster: DevCluster, tmp_path: Path) -> 
             assert len(lines) == count
             text = lines[-1].replace('\\"', '"')
             assert [message for message in messages if message not in text] == [], what
-            assert made.debug("global", "config", "-o", "json") == {"of": "x"}, what
+            assert made.ask("/global/config.json") == {"of": "x"}, what
         made.wait_idle()
         assert since(made, before)() == []
         assert made.deployed("alpha") == {"own": "1", "of": "x"}
@@ -224,7 +224,7 @@ def test_config_patches_of_hooks_and_edits_of_others_at_the_same_time(cluster: D
         # They are there after a restart, too.
         assert made.stop() == 0
         made.start_ready()
-        assert made.debug("module", "config", "alpha", "-o", "json") == {"alpha": {"ca": "once"}}
+        assert made.ask("/module/alpha/config.json") == {"alpha": {"ca": "once"}}
 
 
 def test_edits_before_and_during_a_converge(cluster: DevCluster, tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_edits_before_and_during_a_converge(cluster: DevCluster, tmp_path: Path)
         made.start()
         eventually(lambda: made.runs() == ["first onStartup"])
         made.configure({"global": "of: 1"})
-        eventually(lambda: "ApplyKubeConfigValues" in made.cli("queue", "main").stdout)
+        eventually(lambda: "ApplyKubeConfigValues" in made.queue())
         (made.root / "go").touch()
         made.wait_ready()
         made.wait_idle()
@@ -257,7 +257,7 @@ def test_edits_before_and_during_a_converge(cluster: DevCluster, tmp_path: Path)
             eventually(lambda: since(made, before)()[-1:] == [at])
             before = made.runs()
             made.configure(edit)
-            eventually(lambda: "ApplyKubeConfigValues" in made.cli("queue", "main").stdout)
+            eventually(lambda: "ApplyKubeConfigValues" in made.queue())
             (made.root / gate).touch()
             eventually(lambda: since(made, before)()[-1:] == ["around afterAll"])
             made.wait_idle()
@@ -288,8 +288,8 @@ def test_an_edit_ends_the_sleep_after_a_failure(cluster: DevCluster, tmp_path: P
         made.start()
 
         def sleeps(task: str) -> bool:
-            text = made.cli("queue", "main").stdout
-            return "status: 'sleep after fail for 3600s'" in text and f"1. {task}" in text
+            text = made.queue()
+            return text.startswith(f"sleep after fail for 3600s\n{task}")
 
         eventually(lambda: sleeps("GlobalHookRun:main:onStartup:g.sh:OperatorStartup:failures 1"))
         made.configure({"global": "well: true"})

@@ -94,9 +94,7 @@ def everything() -> Metrics:
     metrics.converged("OperatorStartup", duration_s=2.5)
     metrics.task_waited(module="m", hook="", binding="", queue="main", seconds=0.5)
     metrics.live_tick()
-    metrics.queue_action("main", "AddLast", duration_s=0.0003)
     metrics.kube_request(verb="GET", url="/api", host="h:1", code="200", latency_s=0.004, limiter_wait_s=0)
-    metrics.watch_error("Expired")
     metrics.watch_queues(lambda: {"main": 3, "other": 0}, lambda: {"main": HeadTask("m", "ModuleRun", "")})
     return metrics
 
@@ -134,11 +132,9 @@ MODULE_RUN_LABELS = "{activation=OperatorStartup,binding=pods,hook=hooks/a.sh,mo
         ("convergence_total{activation=OperatorStartup}", 1),
         ("task_wait_in_queue_seconds_total{binding=,hook=,module=m,queue=main}", 0.5),
         ("live_ticks{}", 1),
-        ("tasks_queue_action_duration_seconds_bucket{le=0.0005,queue_action=AddLast,queue_name=main}", 1),
         ("kubernetes_client_request_result_total{code=200,host=h:1,method=GET}", 1),
         ("kubernetes_client_request_latency_seconds_sum{url=/api,verb=GET}", 0.004),
         ("kubernetes_client_rate_limiter_latency_seconds_bucket{le=0.001,url=/api,verb=GET}", 1),
-        ("kubernetes_client_watch_errors_total{error_type=Expired}", 1),
         ("tasks_queue_length{queue=main}", 3),
         ("tasks_queue_length{queue=other}", 0),
         ("tasks_queue_head_info{hook=,module=m,queue=main,task_type=ModuleRun}", 1),
@@ -172,12 +168,6 @@ def test_prefix_and_counters_without_labels_are_there_from_the_start() -> None:
     found = samples(Metrics("x_").render())
     assert found["x_live_ticks{}"] == found["x_config_values_errors_total{}"] == 0
     assert found["process_resident_memory_bytes{}"] > 0
-
-
-def test_queue_actions_can_be_switched_off() -> None:
-    metrics = Metrics(queue_actions=False)
-    metrics.queue_action("main", "AddLast", duration_s=0.1)
-    assert b"tasks_queue_action" not in metrics.render()
 
 
 def test_queue_lengths_are_those_of_the_moment() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from addon_operator.errors import ModuleError
-from addon_operator.helm.chart import ChartReader, crd_documents, has_chart, prepare_chart
+from addon_operator.helm.chart import ChartReader, crd_documents, prepare_chart
 from addon_operator.jsondoc import JsonObject
 from addon_operator.yamldoc import YamlError
 
@@ -168,13 +168,6 @@ def test_templates_alone_get_a_chart(module: Path, tmp_path: Path) -> None:
     assert "name: demo" in (chart / "Chart.yaml").read_text()
     assert "0.2.0" in (chart / "Chart.yaml").read_text()
     assert (chart / "templates" / "a.yaml").read_text() == "{{ .Values.demo.a }}\n"
-
-
-def test_knows_whether_there_is_a_chart(module: Path) -> None:
-    assert has_chart(module)
-    (module / "Chart.yaml").unlink()
-    assert has_chart(module)
-    assert not has_chart(module / "templates")
 
 
 def test_crds_of_a_chart_and_its_subcharts(module: Path) -> None:

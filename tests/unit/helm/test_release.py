@@ -26,7 +26,6 @@ from addon_operator.helm.release import (
     fingerprint,
     is_too_large,
     owned,
-    to_purge,
 )
 from addon_operator.helm.traits import ChartTraits
 from addon_operator.jsondoc import JsonValue
@@ -198,15 +197,6 @@ def test_fingerprint_does_not_depend_on_order() -> None:
 )
 def test_knows_what_may_be_purged(labels: dict[str, str], *, ours: bool) -> None:
     assert owned(labels) is ours
-
-
-def test_purges_only_what_is_ours_and_has_no_module() -> None:
-    def release(name: str, *, ours: bool = True) -> ReleaseFacts:
-        return ReleaseFacts(name, 1, "deployed", owned=ours)
-
-    releases = [release("a"), release("b"), release("c"), release("d", ours=False), release("self")]
-    assert to_purge(releases, ["b"], "self") == ("c", "a")
-    assert to_purge(releases, ["b"], None) == ("self", "c", "a")
 
 
 @pytest.mark.parametrize(
