@@ -9,7 +9,7 @@ RUN go build -trimpath \
 
 FROM python:3.13-slim
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends bash ca-certificates jq openssl tini \
+    && apt-get install -y --no-install-recommends bash ca-certificates jq tini \
     && rm -rf /var/lib/apt/lists/*
 COPY --from=tools /out/helm /out/kubectl /usr/local/bin/
 WORKDIR /app

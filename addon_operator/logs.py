@@ -123,9 +123,11 @@ class _TextRenderer:
 
 def _pairs(items: Iterable[tuple[str, object]]) -> Iterable[str]:
     for key, value in items:
-        if value is None or value == "":
+        if value is None or value in ("", [], ()):
             continue
         text = f"{value:.3f}" if isinstance(value, float) else str(value)
+        if isinstance(value, list | tuple):
+            text = ",".join(map(str, value))
         quoted = any(letter in text for letter in ' "=\n')
         yield f"{key}={_quote(text)}" if quoted else f"{key}={text}"
 

@@ -233,7 +233,7 @@ def _check_go(names: str) -> None:
 
 def needs() -> None:
     """Ends the program if something is missing that hooks of the samples call."""
-    missing = [name for name in ("bash", "jq", "openssl") if shutil.which(name) is None]
+    missing = [name for name in ("bash", "jq") if shutil.which(name) is None]
     if missing:
         words = " ".join(missing)
         sys.exit(f"missing, the samples call it: {words}\nInstall it first, for example: apt-get install {words}")

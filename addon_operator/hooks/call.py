@@ -20,6 +20,10 @@ Scope: TypeAlias = Literal["global", "module"]
 
 
 @functools.total_ordering
+ENABLED_SCRIPT: Final = "enabled"
+"""The file that says whether a module is enabled; it runs as a hook of this name."""
+
+
 @dataclass(frozen=True, slots=True)
 class HookId:
     """Which hook; global ones come first in order, then module by module.
@@ -33,7 +37,10 @@ class HookId:
     name: str
 
     def __str__(self) -> str:
-        return f"global hook {self.name}" if self.module is None else f"hook {self.name} of module {self.module}"
+        if self.module is None:
+            return f"global hook {self.name}"
+        # Hooks of modules are below `hooks/`, so this name is only the script's.
+        return f"{'enabled script' if self.name == ENABLED_SCRIPT else f'hook {self.name}'} of module {self.module}"
 
     def __lt__(self, other: HookId) -> bool:
         return (self.module or "", self.name) < (other.module or "", other.name)

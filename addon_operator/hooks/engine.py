@@ -15,7 +15,7 @@ from typing import Final
 from addon_operator.errors import HookConfigError, HookError, HookFailed, HookTimedOut, HookUnreachable
 from addon_operator.hooks import bindings, files, transport_local
 from addon_operator.hooks.bindings import HookConfig
-from addon_operator.hooks.call import EnabledAnswer, HookCall, HookId, HookResult, Scope
+from addon_operator.hooks.call import ENABLED_SCRIPT, EnabledAnswer, HookCall, HookId, HookResult, Scope
 from addon_operator.hooks.files import Workspace
 from addon_operator.hooks.output import HookOutput
 from addon_operator.jsondoc import JsonValue
@@ -82,7 +82,7 @@ class HookEngine:
 
         Source: contract.md 2.4, 2.10.
         """
-        hook = HookId(module, "enabled")
+        hook = HookId(module, ENABLED_SCRIPT)
         given = files.enabled_input(values=values, config_values=config_values)
         async with self._workspace(hook, given) as workspace:
             fields = {"binding": "enabled"}

@@ -11,7 +11,7 @@ YAML
 fi
 
 missing=()
-for tool in jq openssl python3 "${KUBECTL:-kubectl}"; do
+for tool in jq python3 "${KUBECTL:-kubectl}"; do
   command -v "$tool" >/dev/null || missing+=("$tool")
 done
 if ((${#missing[@]})); then

@@ -234,7 +234,7 @@ class Operator:
 
     def modules(self) -> dict[str, JsonObject]:
         """The module list by name."""
-        document = self.debug("module", "list", "-o", "json")
+        document = self.ask("/module/list.json")
         assert isinstance(document, dict)
         listed = document["modules"]
         assert isinstance(listed, list)

@@ -213,6 +213,8 @@ def test_a_bad_hook_of_a_module_concerns_that_module(cluster: DevCluster, tmp_pa
     with operator(cluster, tmp_path) as made:
         made.files({"modules/values.yaml": "goodEnabled: true\nbadEnabled: true\n"})
         made.module("010-good", config_map_chart("good", "a: b"))
+        made.module("030-good", config_map_chart("another", "a: b"))
+        made.files({"modules/notes.txt": "", "modules/.git/config": ""})
         made.module(
             "020-bad",
             {
@@ -238,7 +240,36 @@ def test_a_bad_hook_of_a_module_concerns_that_module(cluster: DevCluster, tmp_pa
         made.wait_ready()
         assert made.revisions("bad") == {1: "deployed"}
         assert made.lines("runs") == ["good"]
-        assert made.in_log(f"{tmp_path}/modules/020-bad/hooks/plain.sh: not executable, not taken for a hook")
+        for warning in (
+            "modules/020-bad/hooks/plain.sh: not executable, not taken for a hook",
+            f"modules/030-good: module good is already at {tmp_path}/modules/010-good, skipped",
+            "modules/notes.txt: not a module directory, skipped",
+        ):
+            assert made.text().count(f"{tmp_path}/{warning}") == 1
+        assert not made.in_log(".git")
+
+
+def test_scripts_that_hang_when_they_are_asked(cluster: DevCluster, tmp_path: Path) -> None:
+    deadlines = {"ENABLED_SCRIPT_TIMEOUT": "300ms", "HOOK_CONFIG_TIMEOUT": "300ms", "HOOK_KILL_GRACE": "100ms"}
+    hang = "#!/bin/bash\ntrap '' TERM\nsleep 300 &\nwhile :; do sleep 0.05; done\n"
+    with operator(cluster, tmp_path, deadlines) as made:
+        made.files({"modules/values.yaml": "slowEnabled: true\n"})
+        made.module("slow", {"enabled": hang, "hooks/slow.sh": hang})
+        made.start()
+        error = "enabled script of module slow: run was ended after 0.3 s"
+        eventually(lambda: f"failed: {error}" in made.cli("module", "explain", "slow").stdout)
+        assert error in made.cli("queue", "main").stdout
+        assert made.metric("module_discover_errors_total") >= 1
+        assert made.metric("modules_discover_errors_total") >= 1
+        made.module("slow", {"enabled": "#!/bin/bash\necho yes >$MODULE_ENABLED_RESULT\n"})
+        error = "enabled script of module slow: MODULE_ENABLED_RESULT must be true or false, but holds something else"
+        eventually(lambda: error in made.cli("queue", "main").stdout)
+        made.module("slow", {"enabled": "#!/bin/bash\necho true >$MODULE_ENABLED_RESULT\n"})
+        assert failure(made, "slow") == "hook hooks/slow.sh of module slow: --config was ended after 0.3 s"
+        made.module("slow", {"hooks/slow.sh": configured("configVersion: v1\nbeforeHelm: 1")})
+        made.wait_ready()
+        assert left_running(made) == []
+        assert "failed" not in made.cli("module", "explain", "slow").stdout
 
 
 def test_a_chart_that_does_not_render(cluster: DevCluster, tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ YAML
   exit 0
 fi
 
-thirty_days=$((30 * 24 * 3600))
-if jq -er '.internalCa.ca.cert // empty' "$VALUES_PATH" | openssl x509 -noout -checkend "$thirty_days" >/dev/null 2>&1; then
+until=$(jq -er '.internalCa.ca.until // ""' "$VALUES_PATH")
+if [[ $until > $(date -u -d '+30 days' +%F) ]]; then
   exit 0
 fi
 
@@ -22,12 +22,17 @@ umask 077
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes \
-  -subj "/CN=$(jq -er .internalCa.commonName "$VALUES_PATH")" \
-  -days "$(jq -er .internalCa.days "$VALUES_PATH")" \
-  -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign,cRLSign \
-  -keyout "$work/key.pem" -out "$work/cert.pem" 2>"$work/openssl.log" || { cat "$work/openssl.log" >&2; exit 1; }
+# Helm is there anyway, and its templates know how to make an authority.
+mkdir -p "$work/chart/templates"
+printf 'apiVersion: v2\nname: ca\nversion: 0.0.1\n' >"$work/chart/Chart.yaml"
+cat >"$work/chart/templates/ca.yaml" <<'TEMPLATE'
+{{- $ca := genCA .Values.commonName (int .Values.days) }}
+{{ dict "cert" $ca.Cert "key" $ca.Key | toJson }}
+TEMPLATE
+jq -e '.internalCa | {commonName, days}' "$VALUES_PATH" >"$work/values.json"
+"${HELM_BIN_PATH:-helm}" template ca "$work/chart" --values "$work/values.json" >"$work/rendered"
 
-jq -n --rawfile cert "$work/cert.pem" --rawfile key "$work/key.pem" \
-  '[{op: "add", path: "/internalCa/ca", value: {cert: $cert, key: $key}}]' >"$CONFIG_VALUES_JSON_PATCH_PATH"
+until=$(date -u -d "+$(jq -er .days "$work/values.json") days" +%F)
+sed -n '/^{/p' "$work/rendered" | jq -e --arg until "$until" \
+  '[{op: "add", path: "/internalCa/ca", value: (. + {until: $until})}]' >"$CONFIG_VALUES_JSON_PATCH_PATH"
 echo "made a new certificate authority"

@@ -302,7 +302,7 @@ async def test_bad_enabled(
     make_engine: Callable[..., HookEngine], write_hook: WriteHook, body: str, error: type[Exception], message: str
 ) -> None:
     engine = make_engine(limit_s=0.5 if error is HookTimedOut else 60)
-    with pytest.raises(error, match=f"^hook enabled of module alpha: .*{message}"):
+    with pytest.raises(error, match=f"^enabled script of module alpha: .*{message}"):
         await engine.enabled(write_hook(body, "enabled"), module="alpha", values=VALUES, config_values=CONFIG_VALUES)
 
 

@@ -79,7 +79,14 @@ class HookBench:
         search = f"{self._bin}:{os.environ['PATH']}"
         done = subprocess.run(
             [str(path), *arguments],
-            env={"PATH": search, "ADDON_OPERATOR_NAMESPACE": NAMESPACE, **files, **(environment or {})},
+            env={
+                "PATH": search,
+                "HOME": str(self._directory),
+                "ADDON_OPERATOR_NAMESPACE": NAMESPACE,
+                "HELM_BIN_PATH": str(require("helm")),
+                **files,
+                **(environment or {}),
+            },
             capture_output=True,
             text=True,
             check=False,

@@ -1,0 +1,300 @@
+"""Whatever ends the operator, helm or the API server, at whatever moment: the next converge puts everything right."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from addon_operator.devcluster import DevCluster
+from tests.cluster.operator import Operator, config_map_chart, eventually, noting_hook, operator
+
+# A Job that is suspended never ends, so that helm waits for it.
+WAIT = """---
+{{{{- if .Values.{key}.wait }}}}
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {key}-wait
+  annotations: {{"helm.sh/hook": {event}, "helm.sh/hook-delete-policy": before-hook-creation}}
+spec:
+  suspend: true
+  template: {{spec: {{restartPolicy: Never, containers: [{{name: a, image: a}}]}}}}
+{{{{- end }}}}
+"""
+
+
+def chart(key: str, event: str = "pre-upgrade") -> dict[str, str]:
+    """A module whose helm waits when its value `wait` is true, and that deploys its value `text`."""
+    data = f'text: {{{{ .Values.{key}.text | default "-" | quote }}}}'
+    return config_map_chart(key, data, more=WAIT.format(key=key, event=event))
+
+
+def uid(made: Operator, name: str) -> str:
+    """Another one means that the object was deleted and made again."""
+    return made.kubectl("get", "configmap", name, "-o", "jsonpath={.metadata.uid}")
+
+
+def helm(made: Operator, *words: str) -> None:
+    """Somebody else's helm."""
+    argv = [made.cluster.environment()["HELM_BIN_PATH"], *words, "-n", made.namespace]
+    subprocess.run(argv, env=made.environment, check=True, capture_output=True)
+
+
+def set_status(made: Operator, release: str, revision: int, status: str) -> None:
+    """Makes a release look as if helm was interrupted: in the label and in what helm itself reads."""
+    name = f"sh.helm.release.v1.{release}.v{revision}"
+    packed = json.loads(made.kubectl("get", "secret", name, "-o", "json"))["data"]["release"]
+    document = json.loads(gzip.decompress(base64.b64decode(base64.b64decode(packed))))
+    document["info"]["status"] = status
+    packed = base64.b64encode(base64.b64encode(gzip.compress(json.dumps(document).encode()))).decode()
+    patch = {"metadata": {"labels": {"status": status}}, "data": {"release": packed}}
+    made.kubectl("patch", "secret", name, "--type=merge", "-p", json.dumps(patch))
+
+
+def gone(made: Operator) -> None:
+    """Nothing that the operator started runs any more."""
+    eventually(lambda: not made.processes(), what=str(made.processes()))
+
+
+def unchanged_by_a_restart(made: Operator) -> None:
+    """A start that finds everything as it should be starts no helm."""
+    before = made.helm_processes()
+    made.start_ready()
+    made.wait_idle()
+    assert made.helm_processes() == before
+    assert made.stop() == 0
+
+
+@pytest.mark.parametrize("event", ["pre-install", "pre-upgrade", "post-upgrade"])
+def test_killed_in_the_middle_of_helm(cluster: DevCluster, tmp_path: Path, event: str) -> None:
+    with operator(cluster, tmp_path) as made:
+        made.files({"modules/values.yaml": "appEnabled: true\nnextEnabled: true\n"})
+        made.module("010-app", chart("app", event))
+        made.module("020-next", config_map_chart("next", "a: b"))
+        upgrades = event != "pre-install"
+        if upgrades:
+            made.start_ready()
+            before = uid(made, "app")
+        made.configure({"app": "{wait: true, text: half}"})
+        if not upgrades:
+            made.start()
+        pending, revision = ("pending-upgrade", 2) if upgrades else ("pending-install", 1)
+        eventually(lambda: made.revisions("app").get(revision) == pending)
+        assert any(" upgrade app " in command for command in made.processes().values())
+        assert made.stop(signal.SIGKILL) == -signal.SIGKILL
+        gone(made)
+        assert made.revisions("app")[revision] == pending
+
+        made.configure({"app": "text: whole"})
+        made.start_ready()
+        assert made.deployed("app") == {"text": "whole"}
+        assert made.revisions("app")[revision] == "deployed"
+        assert set(made.revisions("app").values()) <= {"deployed", "superseded"}
+        assert f"revision {revision} is {pending}" in made.text()
+        assert made.deployed("next") == {"a": "b"}
+        if upgrades:
+            assert uid(made, "app") == before
+        assert made.stop() == 0
+        unchanged_by_a_restart(made)
+
+
+def test_every_status_that_helm_may_leave_behind(cluster: DevCluster, tmp_path: Path) -> None:
+    """Two revisions of each; an interrupted helm leaves the former one deployed."""
+    left = {
+        "upgrading": ("deployed", "pending-upgrade"),
+        "installing": ("failed", "pending-install"),
+        "rolling": ("deployed", "pending-rollback"),
+        "failing": ("deployed", "failed"),
+        "replaced": ("superseded", "superseded"),
+        "unknown": ("superseded", "unknown"),
+        "removing": ("superseded", "uninstalling"),
+        "removed": ("superseded", "uninstalled"),
+    }
+    with operator(cluster, tmp_path) as made:
+        made.files({"modules/values.yaml": "".join(f"{name}Enabled: true\n" for name in left)})
+        for name in left:
+            made.module(name, chart(name))
+        made.start_ready()
+        made.configure({name: "text: second" for name in left})
+        for name in left:
+            eventually(lambda name=name: made.revisions(name) == {1: "superseded", 2: "deployed"})  # type: ignore[misc]
+        made.wait_idle()
+        assert made.stop() == 0
+        before = {name: uid(made, name) for name in left}
+        for name, statuses in left.items():
+            for revision, status in enumerate(statuses, 1):
+                set_status(made, name, revision, status)
+        made.configure(dict.fromkeys(left, "text: third"))
+
+        made.start_ready()
+        for name in left:
+            assert made.deployed(name) == {"text": "third"}, name
+            revisions = made.revisions(name)
+            assert revisions[max(revisions)] == "deployed", name
+        # To finish a removal is the only recovery that takes objects away, as somebody wanted.
+        assert {name for name in left if uid(made, name) != before[name]} <= {"removing", "removed"}
+        assert "recovered: revision 2 is pending-upgrade" in made.cli("module", "explain", "upgrading").stdout
+        assert made.stop() == 0
+        unchanged_by_a_restart(made)
+
+
+def test_what_others_do_to_a_release_is_put_right(cluster: DevCluster, tmp_path: Path) -> None:
+    with operator(cluster, tmp_path) as made:
+        made.files({"modules/values.yaml": "oneEnabled: true\ntwoEnabled: true\n"})
+        made.module("010-one", chart("one"))
+        made.module("020-two", chart("two"))
+        made.configure({"one": "text: ours", "two": "text: ours"})
+        # Made by somebody else before we came: adopted, its objects stay.
+        helm(made, "install", "one", str(made.root / "modules/010-one"), "--set", "one.text=theirs")
+        before = uid(made, "one")
+        made.start_ready()
+        assert made.deployed("one") == {"text": "ours"}
+        assert uid(made, "one") == before
+        assert made.revisions("one") == {1: "superseded", 2: "deployed"}
+
+        def heals(revision: int) -> None:
+            eventually(lambda: made.revisions("one").get(revision) == "deployed")
+            assert made.deployed("one") == {"text": "ours"}
+            made.wait_idle()
+            assert max(made.revisions("one")) == revision
+
+        made.kubectl("delete", "configmap", "one")
+        heals(3)
+        assert "reason=AbsentHelmResourcesDetected" in made.text()
+        assert made.metric('modules_helm_release_redeployed_total{module="one"}') == 1
+        helm(made, "rollback", "one", "1")
+        heals(5)
+        assert "reason=HelmReleaseUnexpectedStatus" in made.text()
+        helm(made, "upgrade", "one", str(made.root / "modules/010-one"), "--set", "one.text=theirs")
+        heals(7)
+        helm(made, "uninstall", "one")
+        heals(1)
+        helm(made, "uninstall", "one", "--keep-history")
+        heals(2)
+        # Nobody touched the other one.
+        assert made.revisions("two") == {1: "deployed"}
+        made.configure({"oneEnabled": "false"})
+        eventually(lambda: made.revisions("one") == {})
+
+
+def test_stopped_while_a_hook_runs(cluster: DevCluster, tmp_path: Path) -> None:
+    """One that ignores SIGTERM, and so do its children."""
+    with operator(cluster, tmp_path, {"HOOK_KILL_GRACE": "200ms"}) as made:
+        stuck = """if [ ! -e "$OUT/well" ]; then
+          trap '' TERM; echo "$BINDING_CONTEXT_PATH" >"$OUT/at"; (while :; do sleep 1000; done) & while :; do sleep 1000; done
+        fi"""
+        made.files({"modules/values.yaml": "appEnabled: true\n"})
+        made.module("app", {**chart("app"), "hooks/h.sh": noting_hook("app", "onStartup: 1\nafterHelm: 1", stuck)})
+        made.start()
+        eventually(lambda: made.lines("at"))
+        assert len(made.processes()) > 3
+        assert made.stop() == 0
+        gone(made)
+        assert not Path(made.lines("at")[0]).exists()
+        (made.root / "well").touch()
+        made.start_ready()
+        assert made.runs() == ["app onStartup", "app onStartup", "app afterHelm"]
+        assert "operator stopped" in made.text()
+        # Killed, it takes the hook with it.
+        (made.root / "well").unlink()
+        made.configure({"app": "text: x"})
+        eventually(lambda: len(made.lines("at")) == 2)
+        made.stop(signal.SIGKILL)
+        eventually(lambda: not any("hooks/h.sh" in command for command in made.processes().values()))
+        (made.root / "well").touch()
+        made.start_ready()
+        assert made.deployed("app") == {"text": "x"}
+        for pid in made.processes():
+            assert made.process is not None
+            assert pid == made.process.pid
+        # Its files went away with the next start.
+        assert not Path(made.lines("at")[1]).exists()
+
+
+def test_stopped_while_helm_runs(cluster: DevCluster, tmp_path: Path) -> None:
+    with operator(cluster, tmp_path) as made:
+        made.files({"modules/values.yaml": "appEnabled: true\n"})
+        made.module("app", chart("app"))
+        made.start_ready()
+        made.configure({"app": "{wait: true, text: second}"})
+        eventually(lambda: made.kubectl("get", "job", "app-wait", "-o", "name"))
+        # In time: helm may finish, and what it did is noted.
+        assert made.process is not None
+        made.process.send_signal(signal.SIGTERM)
+        eventually(lambda: made.http("/readyz") == (500, "Stopping"))
+        assert "a helm in flight may finish" in made.text()
+        made.kubectl("patch", "job", "app-wait", "-p", '{"spec":{"suspend":false}}')
+        assert made.process.wait(timeout=60) == 0
+        gone(made)
+        assert made.revisions("app") == {1: "superseded", 2: "deployed"}
+        assert made.deployed("app") == {"text": "second"}
+        unchanged_by_a_restart(made)
+
+        # Not in time: it is ended, and the next start goes on from there.
+        made.environment["SHUTDOWN_GRACE"] = "200ms"
+        made.start_ready()
+        before = uid(made, "app")
+        made.configure({"app": "{wait: true, text: third}"})
+        eventually(lambda: made.revisions("app").get(3) == "pending-upgrade")
+        assert made.stop() == 0
+        gone(made)
+        made.configure({"app": "text: fourth"})
+        made.start_ready()
+        assert made.deployed("app") == {"text": "fourth"}
+        assert uid(made, "app") == before
+        assert made.stop() == 0
+        unchanged_by_a_restart(made)
+
+
+def test_without_an_api_server(cluster: DevCluster, tmp_path: Path) -> None:
+    """One operator that works while the API server goes away, and one that is started meanwhile."""
+    with operator(cluster, tmp_path) as made:
+        hold = 'touch "$OUT/held"; until [ -e "$OUT/go" ]; do sleep 0.02; done'
+        made.files({"modules/values.yaml": "appEnabled: true\n", "go": ""})
+        made.module("app", {**chart("app"), "hooks/h.sh": noting_hook("app", "beforeHelm: 1", hold)})
+        late_root = tmp_path / "late"
+        late_root.mkdir()
+        with operator(cluster, late_root) as late:
+            made.start_ready()
+            (made.root / "held").unlink()
+            (made.root / "go").unlink()
+            made.configure({"app": "text: second"})
+            eventually((made.root / "held").exists)
+            cluster.stop_apiserver()
+            try:
+                late.start()
+                eventually(lambda: late.in_log("waiting for the API server"))
+                assert late.http("/healthz")[0] == 200
+                assert late.http("/readyz")[0] == 500
+                # Signals are heard while it waits.
+                assert late.stop() == 0
+                late.log.unlink()
+                late.start()
+                eventually(lambda: late.in_log("waiting for the API server"))
+                (made.root / "go").touch()
+                eventually(lambda: "failures 1" in made.queue())
+                assert made.http("/healthz")[0] == 200
+            finally:
+                cluster.start_apiserver()
+            late.wait_ready()
+            assert late.in_log("the API server answers")
+            eventually(lambda: made.deployed("app") == {"text": "second"})
+            made.wait_idle()
+            # All watches see again: ConfigMap, objects, releases.
+            made.configure({"app": "text: third"})
+            eventually(lambda: made.deployed("app") == {"text": "third"})
+            made.kubectl("delete", "configmap", "app")
+            eventually(lambda: made.deployed("app") == {"text": "third"})
+            made.wait_idle()
+            newest = max(made.revisions("app"))
+            helm(made, "rollback", "app", "1")
+            eventually(lambda: made.revisions("app").get(newest + 2) == "deployed")
+            assert made.deployed("app") == {"text": "third"}
+            assert late.stop() == 0
+            assert made.stop() == 0
