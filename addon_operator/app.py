@@ -298,7 +298,7 @@ class Operator:
             store,
             where=f"ConfigMap {config_name}",
             module_keys=lambda: {module.key for module in registry.modules},
-            checked_keys=lambda: {"global", *(module.key for module in enablement.flagged())},
+            checked_keys=lambda document: {"global", *(module.key for module in enablement.flagged(document))},
             on_accepted=lambda: queue.add_head(config_accepted(queue.tasks).head),
             on_rejected=lambda error: self._config_rejected(client, error),
         )

@@ -8,9 +8,9 @@ difference is empty. Source: contract.md 2.8, 3.6.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol
 
 from addon_operator.configmap.document import ConfigChange, ConfigDocument, diff, empty_document, parse, to_data
-from addon_operator.configmap.source import ConfigMapSource
 from addon_operator.errors import AddonOperatorError, ConfigMapError
 from addon_operator.jsondoc import JsonValue
 from addon_operator.logs import get_logger
@@ -18,6 +18,16 @@ from addon_operator.values.patches import Operation, resolve
 from addon_operator.values.store import ValuesStore
 
 log = get_logger("configmap")
+
+
+class Source(Protocol):
+    """Where the ConfigMap is (`source.ConfigMapSource`)."""
+
+    async def read(self) -> Mapping[str, str] | None:
+        """Gets its data; None if there is no ConfigMap."""
+
+    async def save(self, mutate: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Mapping[str, str]:
+        """Changes its data, on top of whatever is there, and gives what is stored afterwards."""
 
 
 class OperatorConfig:
@@ -30,12 +40,12 @@ class OperatorConfig:
 
     def __init__(
         self,
-        source: ConfigMapSource,
+        source: Source,
         store: ValuesStore,
         *,
         where: str,
         module_keys: Callable[[], Collection[str]],
-        checked_keys: Callable[[], Collection[str]],
+        checked_keys: Callable[[ConfigDocument], Collection[str]],
         on_accepted: Callable[[], None],
         on_rejected: Callable[[AddonOperatorError], None],
     ) -> None:
@@ -68,7 +78,7 @@ class OperatorConfig:
         """Takes a state of the ConfigMap from the watch; None means that it does not exist."""
         try:
             document = self._parse(data)
-            self._store.propose_configmap(document.sections, self._checked_keys())
+            self._store.propose_configmap(document.sections, self._checked_keys(document))
         except AddonOperatorError as error:
             self._reject(error)
             return
@@ -140,7 +150,7 @@ class OperatorConfig:
         return document
 
     def _commit(self, document: ConfigDocument) -> None:
-        self._store.commit(self._store.propose_configmap(document.sections, self._checked_keys()))
+        self._store.commit(self._store.propose_configmap(document.sections, self._checked_keys(document)))
         self.in_force = document
 
     def _reject(self, error: AddonOperatorError) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.values.patches import Operation
@@ -19,11 +19,11 @@ if TYPE_CHECKING:  # the shape of an Exit is needed here, not the machinery besi
 Scope: TypeAlias = Literal["global", "module"]
 
 
-@functools.total_ordering
 ENABLED_SCRIPT: Final = "enabled"
 """The file that says whether a module is enabled; it runs as a hook of this name."""
 
 
+@functools.total_ordering
 @dataclass(frozen=True, slots=True)
 class HookId:
     """Which hook; global ones come first in order, then module by module.

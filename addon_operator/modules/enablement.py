@@ -37,21 +37,26 @@ class Enablement:
         self._config_name = config_name
         self.script_errors: dict[str, tuple[str, datetime]] = {}
 
-    def chain(self, module: Module) -> tuple[EnableFlag, ...]:
-        """Lists what all sources say about a module at this moment, weakest first."""
+    def chain(self, module: Module, config: ConfigDocument | None = None) -> tuple[EnableFlag, ...]:
+        """Lists what all sources say about a module, weakest first.
+
+        Args:
+            module: which one.
+            config: a ConfigMap that is not in force yet; None for the one that is.
+        """
         dynamic = {
             key: EnableFlag(value, "global hook", str(self._store.enabled_origin(key) or "").removeprefix("hook "))
             for key, value in self._store.enabled_patches.items()
         }
-        config = {
+        configured = {
             key: EnableFlag(value, "ConfigMap", f"{self._config_name}, key {key}Enabled")
-            for key, value in self._config().flags.items()
+            for key, value in (config or self._config()).flags.items()
         }
-        return flag_chain(module, dynamic=dynamic, config=config)
+        return flag_chain(module, dynamic=dynamic, config=configured)
 
-    def flagged(self) -> tuple[Module, ...]:
-        """Lists the modules whose flags say enabled, in run order, without asking scripts."""
-        return tuple(module for module in self._registry.modules if flag_says(self.chain(module)))
+    def flagged(self, config: ConfigDocument | None = None) -> tuple[Module, ...]:
+        """Lists the modules whose flags say enabled, in run order, without asking scripts; `config` as for `chain`."""
+        return tuple(module for module in self._registry.modules if flag_says(self.chain(module, config)))
 
     async def evaluate_all(self) -> Mapping[str, Verdict]:
         """Gives a verdict for every module.

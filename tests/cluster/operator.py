@@ -76,7 +76,7 @@ def noting_hook(name: str, config: str, body: str = "") -> str:
 set -e
 if [ "$1" = --config ]; then printf '%s\\n' 'configVersion: v1' '{config}'; exit; fi
 files=$(stat -c '%n %a %s' "$BINDING_CONTEXT_PATH" "$VALUES_PATH" "$CONFIG_VALUES_PATH" "$METRICS_PATH" \\
-  "$VALUES_JSON_PATCH_PATH" "$CONFIG_VALUES_JSON_PATCH_PATH" "$KUBERNETES_PATCH_PATH")
+  "$VALUES_JSON_PATCH_PATH" "$CONFIG_VALUES_JSON_PATCH_PATH" "$KUBERNETES_PATCH_PATH" "${{VALUES_PATH%/*}}")
 jq -cn --arg hook '{name}' --arg files "$files" --slurpfile context "$BINDING_CONTEXT_PATH" \\
   --slurpfile values "$VALUES_PATH" --slurpfile config "$CONFIG_VALUES_PATH" '{{$hook, $files,
   binding: $context[0][0].binding, context: $context[0], values: $values[0], config: $config[0]}}' >>"$OUT/seen"
@@ -300,12 +300,15 @@ class Operator:
 
 @contextlib.contextmanager
 def operator(cluster: DevCluster, root: Path, environment: Mapping[str, str] | None = None) -> Iterator[Operator]:
-    """An operator that is surely ended; the log is printed, so that a failing test shows it."""
+    """An operator that is surely ended, with all that it started; a failing test shows its log."""
     made = Operator(cluster, root, environment=environment)
     try:
         yield made
     finally:
-        if made.process is not None and made.process.poll() is None:
+        if made.process is not None:
             made.process.kill()
             made.process.wait(timeout=WITHIN_S)
+        for pid in made.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         sys.stdout.write(made.text())

@@ -333,6 +333,8 @@ echo '{{"op":"add","path":"/lab/saved","value":"{SECRET}-saved"}}' >$CONFIG_VALU
         made.configure({"lab": f"mode: [{SECRET}, 'x\n"})
         eventually(lambda: made.in_log("key lab:2"))
         assert SECRET in str(made.debug("module", "values", "lab", "-o", "json"))
+        made.wait_idle()
+        assert holding(SECRET.encode(), tmp_path / "tmp") == []
         assert made.stop() == 0
         assert SECRET not in made.text()
         assert SECRET not in made.helm_calls.read_text()

@@ -18,7 +18,8 @@ case "$1" in upgrade|uninstall) jq -cn --arg hook "$2" --arg binding "$1" '{$hoo
 exec "$OUT/helm" "$@"
 """
 ENABLED_NOTE = """#!/bin/bash
-files=$(stat -c '%n %a %s' "$VALUES_PATH" "$CONFIG_VALUES_PATH" "$MODULE_ENABLED_RESULT" "$MODULE_ENABLED_REASON")
+files=$(stat -c '%n %a %s' "$VALUES_PATH" "$CONFIG_VALUES_PATH" "$MODULE_ENABLED_RESULT" "$MODULE_ENABLED_REASON" \\
+  "${VALUES_PATH%/*}")
 more="$BINDING_CONTEXT_PATH$VALUES_JSON_PATCH_PATH"
 jq -cn --arg files "$files" --arg more "$more" \\
   --slurpfile values "$VALUES_PATH" --slurpfile config "$CONFIG_VALUES_PATH" \\
@@ -49,7 +50,8 @@ def run_of(made: Operator, run: str) -> JsonObject:
 
 def check_files(made: Operator, seen: JsonObject, *, result_files: int) -> None:
     """The files are private, those for results were empty, and all are gone."""
-    lines = [line.rsplit(" ", 2) for line in str(seen["files"]).splitlines()]
+    *lines, directory = [line.rsplit(" ", 2) for line in str(seen["files"]).splitlines()]
+    assert directory[1] == "700"
     assert {mode for _, mode, _ in lines} == {"600"}
     assert [size for _, _, size in lines].count("0") == result_files
     assert {Path(path).is_relative_to(made.root / "tmp") for path, _, _ in lines} == {True}
@@ -67,7 +69,8 @@ def test_the_golden_order_of_a_start(cluster: DevCluster, tmp_path: Path) -> Non
                 "global-hooks/hook01.sh": noting_hook("hook01", "onStartup: 20\nbeforeAll: 2"),
                 "global-hooks/hook02.sh": noting_hook("hook02", "onStartup: 1\nbeforeAll: 1", "pwd >$OUT/cwd"),
                 "global-hooks/hook03.sh": noting_hook("hook03", "onStartup: 10\nafterAll: 5"),
-                "modules/values.yaml": "global: {file: 1}\nalpha: {file: 2}\nalphaEnabled: true\nlastEnabled: true\n",
+                "modules/values.yaml": "global: {file: 1}\nalpha: {file: 2}\nalphaEnabled: true\nlastEnabled: true\n"
+                "emptyEnabled: true\n",
             }
         )
         chart = config_map_chart("golden", "seen: {{ .Values | toJson | quote }}")
@@ -80,6 +83,7 @@ def test_the_golden_order_of_a_start(cluster: DevCluster, tmp_path: Path) -> Non
         made.module("020-last", {
             "enabled": ENABLED_NOTE, "hooks/1.sh": lifecycle_hook("last", "onStartup", "beforeHelm", "afterHelm")
         })  # fmt: skip
+        made.module("030-empty", {"README.md": "A module may have nothing at all."})
         made.module("015-off", {"hooks/1.sh": lifecycle_hook("off", "onStartup", "beforeHelm", "afterHelm")})
         made.configure({"global": "config: 3", "alpha": "config: 4"})
         made.start_ready()
@@ -106,7 +110,7 @@ def test_the_golden_order_of_a_start(cluster: DevCluster, tmp_path: Path) -> Non
         assert helm["context"] == [{"binding": "beforeHelm", "snapshots": {}}]
         assert helm["config"] == {"global": {"config": 3}, "alpha": {"config": 4}}
         module_values = {"file": 2, "config": 4}
-        with_names = shared | {"enabledModules": ["alpha", "last"]}
+        with_names = shared | {"enabledModules": ["alpha", "last", "empty"]}
         assert helm["values"] == {"global": with_names, "alpha": module_values}
         check_files(made, helm, result_files=4)
 
@@ -202,16 +206,47 @@ def test_values_changed_after_helm_and_after_all_lead_to_one_more_run(cluster: D
 
 
 def test_flags_that_a_hook_stores_in_the_config_map_take_effect(cluster: DevCluster, tmp_path: Path) -> None:
-    """`fooEnabled` in a config patch is long-term (contract 3.9) and asks for one more converge."""
+    """`fooEnabled` in a config patch is long-term (contract 3.9) and asks for one more converge; so does removal."""
     with operator(cluster, tmp_path) as made:
-        body = adding({"/keptEnabled": True}, to="CONFIG_VALUES")
-        made.files({"global-hooks/keep.sh": noting_hook("keep", "afterAll: 1", body)})
-        made.module("kept", {"hooks/h.sh": lifecycle_hook("kept", "onStartup")})
+        remove = """echo '[{"op":"remove","path":"/keptEnabled"}]' >"$CONFIG_VALUES_JSON_PATCH_PATH\""""
+        body = f"""case $(cat "$OUT/wish") in
+          on) {adding({"/keptEnabled": True}, to="CONFIG_VALUES")};;
+          off) {remove};;
+        esac
+        echo nothing >"$OUT/wish\""""
+        made.files({"global-hooks/keep.sh": noting_hook("keep", "afterAll: 1", body), "wish": "on"})
+        made.module("kept", {"hooks/h.sh": lifecycle_hook("kept", "onStartup", "afterDeleteHelm")})
         made.start_ready()
-        eventually(lambda: "kept onStartup" in made.runs())
         made.wait_idle()
         assert made.config_data() == {"keptEnabled": "true"}
         assert made.runs() == ["keep afterAll", "kept onStartup", "keep afterAll"]
+        made.files({"wish": "off"})
+        made.configure({"global": "a: 1"})
+        eventually(lambda: len(made.runs()) == 6)
+        made.wait_idle()
+        assert made.config_data() == {"global": "a: 1"}
+        assert made.runs()[3:] == ["keep afterAll", "kept afterDeleteHelm", "keep afterAll"]
+
+
+def test_modules_of_equal_order_run_side_by_side(cluster: DevCluster, tmp_path: Path) -> None:
+    """Each waits for the other; only the one that fails is repeated; the next order waits for both."""
+    with operator(cluster, tmp_path, {"ADDON_OPERATOR_MODULE_WORKERS": "2"}) as made:
+        meet = 'touch "$OUT/{0}"; until [ -e "$OUT/{1}" ]; do sleep 0.02; done'
+        fails = '\n[ "$binding" != afterHelm ] || [ -e "$OUT/well" ]'
+        made.files({"modules/values.yaml": "aEnabled: true\nbEnabled: true\ncEnabled: true\n"})
+        hooks = {"a": lifecycle_hook("a", "beforeHelm", "afterHelm", body=meet.format("a", "b") + fails)}
+        hooks["b"] = lifecycle_hook("b", "beforeHelm", body=meet.format("b", "a"))
+        for name, hook in hooks.items():
+            made.module(f"010-{name}", {**config_map_chart(name, "a: b"), "hooks/h.sh": hook})
+        made.module("020-c", {"hooks/h.sh": lifecycle_hook("c", "beforeHelm")})
+        made.start()
+        eventually(lambda: queue_shows(made, r"^sleep.*\nModuleRun:main:a:OperatorStartup:failures [2-9]"))
+        made.files({"well": ""})
+        made.wait_ready()
+        runs = made.runs()
+        assert set(runs[:2]) == {"a beforeHelm", "b beforeHelm"}
+        assert runs.count("b beforeHelm") == 1
+        assert runs[2:] == [*["a afterHelm", "a beforeHelm"] * (len(runs) // 2 - 2), "a afterHelm", "c beforeHelm"]
 
 
 def test_a_module_is_deleted_and_begins_a_new_life(cluster: DevCluster, tmp_path: Path) -> None:
