@@ -463,8 +463,20 @@ def _unreachable(call: _Call, host: str, error: Exception) -> KubeError:
             reason = "Unreachable"
         case _:
             reason = "ConnectionLost"
-    text = str(error) or type(error).__name__
-    return KubeError(f"{call}: no answer from the API server {host}: {text}", status=0, reason=reason)
+    return KubeError(f"{call}: no answer from the API server {host}: {_cause(error)}", status=0, reason=reason)
+
+
+def _cause(error: Exception) -> str:
+    """Says what went wrong without the internals that aiohttp puts around it."""
+    match error:
+        case aiohttp.ClientConnectorCertificateError(certificate_error=cause):
+            return str(cause)
+        case aiohttp.ClientConnectorError(os_error=ConnectionError(errno=int(number))):
+            return os.strerror(number)
+        case aiohttp.ClientConnectorError(os_error=cause):
+            return str(cause)
+        case _:
+            return str(error) or type(error).__name__
 
 
 def _git_version(data: bytes) -> str:

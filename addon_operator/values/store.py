@@ -236,7 +236,9 @@ class ValuesStore:
         """
         state = self._state
         now = {key: section.with_config(sections.get(key, {})) for key, section in state.sections.items()}
-        violations = [line for key in check for line in self._section(key, now).violations(complete=False)]
+        # Sorted, since the same violations have to give the same message each time.
+        ordered = sorted(check, key=lambda key: (key != GLOBAL, key))
+        violations = [line for key in ordered for line in self._section(key, now).violations(complete=False)]
         if violations:
             raise ValuesRejected("values are not valid:", violations)
         renewed = {key: section for key, section in now.items() if section is not state.sections[key]}

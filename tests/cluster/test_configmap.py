@@ -14,7 +14,8 @@ AROUND = {"global-hooks/around.sh": noting_hook("around", "beforeAll: 1\nafterAl
 ALPHA = config_map_chart(
     "alpha", 'own: {{ .Values.alpha.own | default "-" | quote }}\nof: {{ .Values.global.of | default "-" | quote }}'
 )
-UNTIL = 'until [ -e "$OUT/{}" ]; do sleep 0.02; done'
+# Something that waits at a gate, and says so.
+GATE = 'touch "$OUT/at-{0}"; until [ -e "$OUT/{0}" ]; do sleep 0.02; done'
 WITH_SCRIPT = '#!/bin/bash\njq .scripted.run "$CONFIG_VALUES_PATH" | sed s/null/false/ >"$MODULE_ENABLED_RESULT"\n'
 
 
@@ -149,6 +150,7 @@ def test_a_refused_edit_changes_nothing(cluster: DevCluster, tmp_path: Path) -> 
             "not camelCase": ({"some-module": "a: 1"}, (where("some-module") + ": bad module name",)),
             "not a flag": ({"alphaEnabled": "yes"}, (where("alphaEnabled") + ': must be "true" or "false"',)),
             "not a mode": ({"alphaMaintenance": "Always"}, (where("alphaMaintenance") + ": must be empty or",)),
+            "enables what is wrong": ({"offEnabled": "true"}, ("off.own in body must be of type integer",)),
             "against two schemas": (
                 {"alpha": "{own: text, more: 1}", "global": "of: 1"},
                 (
@@ -173,9 +175,8 @@ def test_a_refused_edit_changes_nothing(cluster: DevCluster, tmp_path: Path) -> 
         assert since(made, before)() == []
         assert made.deployed("alpha") == {"own": "1", "of": "x"}
         assert made.http("/readyz")[0] == 200
-        told = json.loads(made.kubectl("get", "events", "-o", "json", "--field-selector", "reason=ConfigRefused"))
-        assert told["items"]
-        assert told["items"][0]["type"] == "Warning"
+        events = ("get", "events", "--field-selector", "reason=ConfigRefused,type=Warning", "-o", "name")
+        eventually(lambda: made.kubectl(*events))
 
         # While it is refused, the rest goes on with the old values: an object comes back.
         made.kubectl("delete", "configmap", "alpha")
@@ -193,10 +194,8 @@ def test_config_patches_of_hooks_and_edits_of_others_at_the_same_time(cluster: D
     with operator(cluster, tmp_path) as made:
         keep = adding({"/global/kept": {"by": "hook"}}, to="CONFIG_VALUES")
         made.files({**AROUND, "modules/values.yaml": "alphaEnabled: true\nbetaEnabled: true\nraceEnabled: true\n"})
-        made.files({"global-hooks/keep.sh": noting_hook("keep", "onStartup: 1", keep)})
-        made.module(
-            "010-alpha", module_hook("alpha", "onStartup: 1", adding({"/alpha/ca": "once"}, to="CONFIG_VALUES"))
-        )
+        made.files({"global-hooks/keep.sh": noting_hook("keep", "beforeAll: 2", keep)})
+        made.module("010-alpha", module_hook("alpha", body=adding({"/alpha/ca": "once"}, to="CONFIG_VALUES")))
         made.module("020-beta", module_hook("beta", "afterHelm: 1"))
         edit = json.dumps({"data": {"beta": "edited: true", "race": "theirs: 1", "other": "# as it is\na:   1"}})
         command = f"kubectl -n {made.namespace} patch configmap addon-operator --type=merge -p '{edit}'"
@@ -208,7 +207,7 @@ def test_config_patches_of_hooks_and_edits_of_others_at_the_same_time(cluster: D
         made.wait_idle()
         # beta and race for the edit. alpha, race, keep for what they wrote: no.
         assert made.runs() == [
-            *("keep onStartup", "around beforeAll", "alpha onStartup", "beta afterHelm", "race onStartup"),
+            *("around beforeAll", "keep beforeAll", "alpha beforeHelm", "beta afterHelm", "race onStartup"),
             *("race beforeHelm", "beta afterHelm", "race beforeHelm", "around afterAll"),
         ]
         data = made.config_data()
@@ -230,10 +229,10 @@ def test_config_patches_of_hooks_and_edits_of_others_at_the_same_time(cluster: D
 def test_edits_before_and_during_a_converge(cluster: DevCluster, tmp_path: Path) -> None:
     with operator(cluster, tmp_path) as made:
         made.files({**AROUND, "modules/values.yaml": "alphaEnabled: true\nbetaEnabled: true\nslowEnabled: true\n"})
-        made.files({"global-hooks/first.sh": noting_hook("first", "onStartup: 1", UNTIL.format("go"))})
-        made.files({"go-script": ""})
-        made.module("010-alpha", module_hook("alpha", body=UNTIL.format("go")))
-        script = f"#!/bin/bash\n{UNTIL.format('go-script')}\necho true >$MODULE_ENABLED_RESULT\n"
+        made.files({"global-hooks/first.sh": noting_hook("first", "onStartup: 1", GATE.format("go"))})
+        made.files({"go-script": "", "go-alpha": ""})
+        made.module("010-alpha", module_hook("alpha", body=GATE.format("go-alpha")))
+        script = f"#!/bin/bash\n{GATE.format('go-script')}\necho true >$MODULE_ENABLED_RESULT\n"
         made.module("015-slow", {"enabled": script})
         made.module("020-beta", module_hook("beta"))
         converge = ["around beforeAll", "alpha beforeHelm", "beta beforeHelm", "around afterAll"]
@@ -249,12 +248,12 @@ def test_edits_before_and_during_a_converge(cluster: DevCluster, tmp_path: Path)
         assert made.runs() == ["first onStartup", *converge]
         assert made.seen()[1]["config"] == {"global": {"of": 1}}
 
-        def while_held(edit: dict[str, str | None], at: str, gate: str = "go") -> list[str]:
-            """Starts a converge that is held after a run, edits, lets it go on; answers what runs after that."""
+        def while_held(edit: dict[str, str | None], gate: str) -> list[str]:
+            """Starts a converge that is held at a gate, edits, lets it go on; answers what runs after that."""
             (made.root / gate).unlink()
-            before = made.runs()
-            made.configure({"global": f"of: {len(before)}"})
-            eventually(lambda: since(made, before)()[-1:] == [at])
+            (made.root / f"at-{gate}").unlink()
+            made.configure({"global": f"of: {len(made.runs())}"})
+            eventually((made.root / f"at-{gate}").exists)
             before = made.runs()
             made.configure(edit)
             eventually(lambda: "ApplyKubeConfigValues" in made.queue())
@@ -264,17 +263,17 @@ def test_edits_before_and_during_a_converge(cluster: DevCluster, tmp_path: Path)
             return since(made, before)()
 
         # While a module runs: the rest of the converge is dropped, a new one begins.
-        assert while_held({"global": "of: again"}, "alpha beforeHelm") == converge
+        assert while_held({"global": "of: again"}, "go-alpha") == converge
         # While the `enabled` scripts are asked: no module runs for a plan that is old already.
-        assert while_held({"global": "of: planned"}, "around beforeAll", "go-script") == converge
+        assert while_held({"global": "of: planned"}, "go-script") == converge
         # A section: the run that waits is enough, one that is at work is repeated.
-        assert while_held({"beta": "own: 1"}, "alpha beforeHelm") == converge[2:]
+        assert while_held({"beta": "own: 1"}, "go-alpha") == converge[2:]
         beta = [run["config"] for run in made.seen() if run["hook"] == "beta"][-1]
         assert isinstance(beta, dict)
         assert beta["beta"] == {"own": 1}
-        assert while_held({"alpha": "own: 1"}, "alpha beforeHelm") == converge[1:]
+        assert while_held({"alpha": "own: 1"}, "go-alpha") == converge[1:]
         # A flag that really changes something is like the global section.
-        after = while_held({"betaEnabled": "false"}, "alpha beforeHelm")
+        after = while_held({"betaEnabled": "false"}, "go-alpha")
         assert after == ["around beforeAll", "alpha beforeHelm", "around afterAll"]
 
 

@@ -227,7 +227,10 @@ def test_patches_of_a_module(cluster: DevCluster, tmp_path: Path) -> None:
         wrong: list[tuple[list[JsonValue], list[str]]] = [
             (outside, [f"values patch: unacceptable patch operation for path '{path}'" for path in foreign]),
             ([{"op": "remove", "path": "/lab/no"}], ["values patch: remove /lab/no: there is nothing to remove"]),
-            ([{"op": "merge", "path": "/lab/a"}], ["operation 2: op must be one of add, remove, replace, move, copy"]),
+            (
+                [{"op": "test", "path": "/lab/moved", "value": "s3cret"}],
+                ["values patch: test /lab/moved: the value is another one"],
+            ),
         ]
         for operations, words in wrong:
             error = lab.refused([first, *operations])
