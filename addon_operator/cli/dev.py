@@ -155,7 +155,7 @@ def run(*, name: str, home: Path, namespace: str, options: tuple[str, ...]) -> N
     the cluster stay; `dev down --delete` removes them.
     """
     # A closed terminal and `dev down` are the same as Ctrl-C.
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     try:
         code = _run(home / name, namespace, options)
