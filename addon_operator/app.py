@@ -61,6 +61,7 @@ from addon_operator.values.store import ValuesStore
 
 log = get_logger("operator")
 
+SHELL_LIB = Path(__file__).parent / "shell" / "shell_lib.sh"
 _LIVE_TICK_S = 10.0
 _SYNC_WITHIN_S = 60.0
 _ONCE_FAILURES = 3
@@ -205,8 +206,13 @@ class Operator:
         chosen = self._settings
         return HookEngine(
             tmp_dir=self._directory,
-            # Also when the namespace was given as a flag: hooks ask for it.
-            environment={**client.child_environment(), **os.environ, "ADDON_OPERATOR_NAMESPACE": chosen.namespace},
+            environment={
+                **client.child_environment(),
+                "ADDON_OPERATOR_SHELL_LIB": str(SHELL_LIB),
+                **os.environ,
+                # Also when it was given as a flag: hooks ask for it.
+                "ADDON_OPERATOR_NAMESPACE": chosen.namespace,
+            },
             keep_files=chosen.keep_tmp_files,
             kill_grace_s=chosen.kill_grace_s,
             config_timeout_s=chosen.hook_config_timeout_s,

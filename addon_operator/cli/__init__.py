@@ -21,6 +21,7 @@ _COMMANDS = {
     "config": ("addon_operator.cli.config", "config", "Look at and change settings of a running operator."),
     "raw": ("addon_operator.cli.raw", "raw", "Ask any path of the debug socket."),
     "dev": ("addon_operator.cli.dev", "dev", "A local control plane for trying modules out."),
+    "shell-lib": ("addon_operator.cli.shell_lib", "shell_lib", "Show where the library for bash hooks is."),
     "version": ("addon_operator.cli", "version", "Show the version."),
 }
 

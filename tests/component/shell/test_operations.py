@@ -1,0 +1,170 @@
+"""Contexts, metrics, changes to objects and answers to reviews in a bash hook, read with the operator's readers."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import subprocess
+
+import pytest
+from click.testing import CliRunner
+
+from addon_operator.cli.shell_lib import shell_lib
+from addon_operator.jsondoc import JsonObject, JsonValue
+from addon_operator.kube import patch_ops
+from addon_operator.kube.patch_ops import Common, Create, Delete, JqPatch, JsonPatch, MergePatch, Target
+from addon_operator.metric_ops import Expire, Record
+from tests.component.shell.conftest import LIBRARY, RunHandler
+
+CONFIG_MAP: JsonObject = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "b"}}
+
+
+def test_context(run_handler: RunHandler) -> None:
+    body = """
+    context::jq -r --arg name b '.snapshots.pods[] | select(.object.metadata.name == $name) | .filterResult'
+    context::jq -er '.binding'
+    context::global::jq -c 'map(.binding)'
+    context::get 'snapshots.pods[0].object.metadata.labels."app.kubernetes.io/name"'
+    context::get snapshots.none
+    """
+    pods: JsonValue = [
+        {"object": {"metadata": {"name": "a", "labels": {"app.kubernetes.io/name": 'x "y"'}}}, "filterResult": 1},
+        {"object": {"metadata": {"name": "b"}}, "filterResult": "zwei\nü"},
+    ]
+    run = run_handler(body, contexts=[{"binding": "beforeHelm", "snapshots": {"pods": pods}}])
+    assert run.lines == ["zwei", "ü", "beforeHelm", '["beforeHelm"]', 'x "y"', "null"]
+
+
+def test_large_context(run_script: RunHandler) -> None:
+    """Larger than what fits into a pipe or an argument."""
+    items: list[JsonValue] = [{"object": {"metadata": {"name": f"ü{n}"}, "data": "x" * 1000}} for n in range(2000)]
+    body = "__main__() { context::jq '.objects | length'; context::get objects[1999].object.metadata.name; }\nhook::run"
+    run = run_script(body, contexts=[{"binding": "pods", "type": "Synchronization", "objects": items}])
+    assert run.lines == ["2000", "ü1999"]
+
+
+def test_context_outside_of_a_handler(run_script: RunHandler) -> None:
+    run = run_script("context::get binding")
+    assert run.code != 0
+    assert "only a handler has a current context" in run.stderr
+
+
+def test_metrics(run_handler: RunHandler) -> None:
+    body = """
+    metrics::add runs_total 1
+    metrics::add --group g runs_total 2.5 node=a 'text=a=b "c" ü'
+    metrics::set --group g temperature -3
+    metrics::observe --group g --buckets 0.1,1,5 duration_seconds 0.25 path=/
+    metrics::expire old
+    """
+    assert run_handler(body).metrics() == (
+        Record(1, "runs_total", "counter", 1),
+        Record(2, "runs_total", "counter", 2.5, (("node", "a"), ("text", 'a=b "c" ü')), group="g"),
+        Record(3, "temperature", "gauge", -3, group="g"),
+        Record(4, "duration_seconds", "histogram", 0.25, (("path", "/"),), (0.1, 1, 5), group="g"),
+        Expire(5, "old"),
+    )
+
+
+def test_objects_to_create(run_handler: RunHandler) -> None:
+    body = """
+    kubernetes::create_or_update <<YAML
+    apiVersion: v1
+    kind: ConfigMap
+    metadata: {name: a, namespace: b}
+YAML
+    kubernetes::create "$OBJECT"
+    jq -n --argjson object "$OBJECT" '$object' | kubernetes::create_if_not_exists
+    """
+    run = run_handler(body, environment={"OBJECT": json.dumps(CONFIG_MAP)})
+    target = Target("v1", "ConfigMap", "b", "a")
+    assert run.objects() == (
+        Create(Common(1, target), "CreateOrUpdate", CONFIG_MAP),
+        Create(Common(2, target), "Create", CONFIG_MAP),
+        Create(Common(3, target), "CreateIfNotExists", CONFIG_MAP),
+    )
+
+
+def test_objects_to_change(run_handler: RunHandler) -> None:
+    body = """
+    kubernetes::delete -n ns Pod p
+    kubernetes::delete_in_background --api-version apps/v1 --namespace ns Deployment d
+    kubernetes::delete_non_cascading Node n
+    kubernetes::merge_patch --ignore-missing --subresource status --ignore-hook-error Node n '{"status": {"ü": 1}}'
+    kubernetes::merge_patch Node n <<<'metadata: {labels: {a: "b"}}'
+    kubernetes::json_patch Node n '[{"op": "remove", "path": "/metadata/labels/a"}]'
+    """
+    assert run_handler(body).objects() == (
+        Delete(Common(1, Target(None, "Pod", "ns", "p")), "Delete"),
+        Delete(Common(2, Target("apps/v1", "Deployment", "ns", "d")), "DeleteInBackground"),
+        Delete(Common(3, Target(None, "Node", None, "n")), "DeleteNonCascading"),
+        MergePatch(
+            Common(4, Target(None, "Node", None, "n"), "status", ignore_missing=True, ignore_hook_error=True),
+            {"status": {"ü": 1}},
+        ),
+        MergePatch(Common(5, Target(None, "Node", None, "n")), {"metadata": {"labels": {"a": "b"}}}),
+        JsonPatch(
+            Common(6, Target(None, "Node", None, "n")), [{"op": "remove", "path": "/metadata/labels/a"}]
+        ),
+    )  # fmt: skip
+
+
+def test_jq_patches(run_handler: RunHandler) -> None:
+    body = """
+    kubernetes::jq_patch Pod p '.metadata.labels."a b" = "ü"'
+    kubernetes::jq_patch Pod p <<'JQ'
+    .x = 1  # a remark
+JQ
+    """
+    first, second = run_handler(body).objects()
+    assert isinstance(first, JqPatch)
+    assert isinstance(second, JqPatch)
+    assert first.program.input_text('{"metadata": {}}').all() == [{"metadata": {"labels": {"a b": "ü"}}}]
+    assert second.program.input_text("{}").all() == [{"x": 1}]
+
+
+def test_objects_the_operator_refuses(run_handler: RunHandler) -> None:
+    """What only the operator can judge is left to it."""
+    run = run_handler("kubernetes::create <<<'kind: [unclosed'")
+    assert run.code == 0
+    with pytest.raises(patch_ops.ObjectPatchError):
+        run.objects()
+
+
+ADMISSION, CONVERSION = "ADMISSION_RESPONSE_PATH", "CONVERSION_RESPONSE_PATH"
+ANSWERS: dict[str, tuple[str, str, JsonValue]] = {
+    "allow": ("admission::allow", ADMISSION, {"allowed": True}),
+    "deny": ("admission::deny 'no \"way\"'", ADMISSION, {"allowed": False, "message": 'no "way"'}),
+    "last one": ("admission::deny no; admission::allow", ADMISSION, {"allowed": True}),
+    "done": (
+        "context::jq .review.request.objects | conversion::done",
+        CONVERSION,
+        {"convertedObjects": [{"kind": "X"}]},
+    ),
+    "fail": ("conversion::fail 'not ü'", CONVERSION, {"failedMessage": "not ü"}),
+}
+
+
+@pytest.mark.parametrize(("body", "variable", "answer"), ANSWERS.values(), ids=ANSWERS)
+def test_answers(run_handler: RunHandler, body: str, variable: str, answer: JsonValue) -> None:
+    contexts: list[JsonObject] = [{"binding": "beforeHelm", "review": {"request": {"objects": [{"kind": "X"}]}}}]
+    assert run_handler(body, contexts=contexts).answer(variable) == answer
+
+
+def test_answer_with_patch(run_handler: RunHandler) -> None:
+    answer = run_handler("""admission::allow '[{"op": "add", "path": "/a", "value": "ü"}]'""").answer(ADMISSION)
+    assert isinstance(answer, dict)
+    assert json.loads(base64.b64decode(str(answer["patch"]))) == [{"op": "add", "path": "/a", "value": "ü"}]
+
+
+def test_the_command_names_the_library() -> None:
+    result = CliRunner().invoke(shell_lib)
+    assert (result.exit_code, result.output) == (0, f"{LIBRARY}\n")
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
+def test_shellcheck() -> None:
+    parts = sorted(LIBRARY.parent.glob("*.sh"))
+    done = subprocess.run(["shellcheck", "-x", *parts], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
