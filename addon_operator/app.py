@@ -13,7 +13,7 @@ import dataclasses
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
 
 import click
@@ -64,6 +64,7 @@ log = get_logger("operator")
 SHELL_LIB = Path(__file__).parent / "shell" / "shell_lib.sh"
 _LIVE_TICK_S = 10.0
 _SYNC_WITHIN_S = 60.0
+_NOTED_WITHIN_S = 5.0
 _ONCE_FAILURES = 3
 
 
@@ -291,7 +292,9 @@ class Operator:
         store.replace_modules(disk.scan.sections)
         engine = self._engine(client)
         config_name = f"{chosen.namespace}/{chosen.config_map}"
-        storage = ReleaseStorage(client, chosen.namespace, on_change=lambda name: self._release_changed(name, storage))
+        storage = ReleaseStorage(
+            client, chosen.namespace, on_change=lambda name: self._release_changed(name, storage, deployment)
+        )
         healing = Healing(client, chosen.namespace, cluster=cluster, on_absent=self._heal)
         source = ConfigMapSource(
             client,
@@ -391,11 +394,16 @@ class Operator:
             await debug.start()
             stack.push_async_callback(debug.stop)
             queue.add_tail(startup_tasks([hook.id for hook in disk.hooks.bound_to("onStartup")]))
-            async with _background() as start:
-                start(source.run(), "watch of the ConfigMap")
-                start(self._queues.run(), "queues")
-                start(self._tick(), "live ticks")
-                status = await self._first_converge(self._converge.progress.first_done) if once else await _for_ever()
+            try:
+                async with _background() as start:
+                    start(source.run(), "watch of the ConfigMap")
+                    start(self._queues.run(), "queues")
+                    start(self._tick(), "live ticks")
+                    status = (
+                        await self._first_converge(self._converge.progress.first_done) if once else await _for_ever()
+                    )
+            finally:
+                await _within(_NOTED_WITHIN_S, deployment.settle())
         if once:
             click.echo(modules_table(inspector.modules()))
         return status
@@ -448,10 +456,10 @@ class Operator:
         if self._registry.is_enabled(release):
             self._queues.main.add_tail(absent_objects(release, self._queues.main.tasks).tail)
 
-    def _release_changed(self, release: str, storage: ReleaseStorage) -> None:
+    def _release_changed(self, release: str, storage: ReleaseStorage, deployment: ModuleDeployment) -> None:
         """Somebody else rolled back, upgraded or removed the release of a module that is at rest."""
         at_rest = self._registry.is_enabled(release) and self._registry.state(release).phase is ModulePhase.READY
-        if at_rest and self._registry.get(release).has_release:
+        if at_rest and deployment.settled(release) and self._registry.get(release).has_release:
             follow_up = release_changed(storage.facts(release), self._queues.main.tasks)
             self._queues.main.add_tail(follow_up.tail)
 
@@ -501,6 +509,13 @@ async def _background() -> AsyncIterator[StartTask]:
         finally:
             for task in tasks:
                 task.cancel()
+
+
+async def _within(limit_s: float, work: Awaitable[None]) -> None:
+    """Waits for something that is worth some time at the end, but not more."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(limit_s):
+            await work
 
 
 async def _for_ever() -> int:

@@ -5,14 +5,29 @@ One option for each row of `settings.TABLE`; the operator itself is imported onl
 
 from __future__ import annotations
 
+import gc
+import importlib
 import os
 import sys
 from collections.abc import Callable
+from types import ModuleType
 
 import click
 
 from addon_operator import settings
 from addon_operator.errors import AddonOperatorError, SettingsError
+
+
+def _import_app() -> ModuleType:
+    """Imports the operator: half a second that --help and wrong settings do not need."""
+    # structlog draws tracebacks with rich where that is installed: 3 MB and 0.1 s for what the log never shows.
+    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # Python's way to say that there is no such module
+    # What is imported stays for ever: the garbage collector need not look at it, now or later.
+    gc.disable()
+    app = importlib.import_module("addon_operator.app")
+    gc.freeze()
+    gc.enable()
+    return app
 
 
 def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
@@ -43,13 +58,12 @@ def start(*, once: bool, **flags: str | None) -> None:
         for line in str(error).splitlines():
             click.echo(f"Error: {line}", err=True)
         sys.exit(1)
-    from addon_operator import app, logs  # noqa: PLC0415 -- half a second that --help and errors do not need
-
+    app = _import_app()
     try:
         sys.exit(app.run(chosen, once=once))
     except AddonOperatorError as error:
         if chosen.log_type == "json":
-            logs.get_logger("operator").error("operator cannot go on", error=error)
+            app.log.error("operator cannot go on", error=error)
         else:
             click.echo(f"Error: {error}", err=True)
         sys.exit(1)

@@ -96,6 +96,7 @@ class ConvergeHandler:
             case ConvergePhase.WAIT_BEFORE_ALL:
                 return await self._plan(task, converge)
             case ConvergePhase.WAIT_DELETE_AND_RUN_MODULES:
+                await self._runner.settle()
                 return self._after_all(task, converge)
             case ConvergePhase.WAIT_AFTER_ALL:
                 return self._end(task, converge)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Final, TypeVar, assert_never
 
 from addon_operator.errors import InvariantBroken, KubeError
 from addon_operator.helm import traits as chart_traits
 from addon_operator.helm.chart import ChartReader
-from addon_operator.helm.client import ChartRequest, HelmClient
+from addon_operator.helm.client import ChartRequest, HelmClient, UpgradeResult
 from addon_operator.helm.cluster import Cluster
 from addon_operator.helm.healing import Healing
 from addon_operator.helm.release import (
@@ -35,6 +35,7 @@ from addon_operator.helm.release import (
 from addon_operator.helm.storage import ReleaseStorage
 from addon_operator.helm.traits import ChartTraits, changed_words
 from addon_operator.jsondoc import JsonObject
+from addon_operator.kube.refs import ObjectKey
 from addon_operator.logs import get_logger
 
 # A release that needs more is changed by somebody else at the same time.
@@ -85,6 +86,8 @@ class Deployer:
         self._client, self._storage, self._healing = client, storage, healing
         self._cluster, self._charts = cluster, charts
         self._stop_grace_s = stop_grace_s
+        # Notes on records that are being written: the next module need not wait for them.
+        self._notes: dict[str, asyncio.Task[None]] = {}
         self._last_values: dict[str, JsonObject] = {}
 
     async def deploy(self, request: ChartRequest) -> Deployed:
@@ -95,6 +98,7 @@ class Deployer:
             ModuleError: the chart cannot be read.
             KubeError: the API server refused or is unreachable.
         """
+        await self._noted(request.name)
         digest = self._charts.digest(request.module_dir)
         traits = self._charts.traits(request.module_dir, digest, request.values)
         wanted = self._fingerprint(request, digest, traits)
@@ -142,6 +146,7 @@ class Deployer:
             HelmError: helm failed.
             KubeError: the records are still there.
         """
+        await self._noted(name)
         action = decide_removal(self._storage.facts(name), reason)
         self._healing.forget(name)
         self._last_values.pop(name, None)
@@ -149,6 +154,20 @@ class Deployer:
             _log.info("helm uninstall", module=name, reason=reason)
             await self._outlive(self._uninstall(name), f"helm uninstall {name}")
         return Deployed(action, 0)
+
+    def notes(self, name: str) -> bool:
+        """Answers whether the outcome of the last upgrade of a release is still being noted on its record."""
+        return name in self._notes
+
+    async def settle(self) -> None:
+        """Waits until all outcomes are noted; to be called at the end of a converge and before the storage stops."""
+        for name in tuple(self._notes):
+            await self._noted(name)
+
+    async def _noted(self, name: str) -> None:
+        task = self._notes.get(name)
+        if task is not None:
+            await asyncio.wait({task})
 
     async def _observe(self, name: str) -> ReleaseFacts:
         facts = self._storage.facts(name)
@@ -202,11 +221,22 @@ class Deployer:
             return None
         _log.info("helm upgrade", module=request.name, reason=reason, revision=result.revision)
         objects = [one.key for one in result.objects if one.lasting]
-        await self._storage.record(
-            request.name, result.revision, rendered=result.rendered, checksum=result.checksum, objects=objects
+        self._notes[request.name] = asyncio.create_task(
+            self._note(request.name, result, objects), name=f"note on release {request.name}"
         )
         await self._healing.follow(request.name, objects, just_made=True)
         return result.revision
+
+    async def _note(self, name: str, result: UpgradeResult, objects: Sequence[ObjectKey]) -> None:
+        """Notes the outcome; without the note, the next run of the module makes one more revision."""
+        try:
+            await self._storage.record(
+                name, result.revision, rendered=result.rendered, checksum=result.checksum, objects=objects
+            )
+        except KubeError as error:
+            _log.warning("the outcome of helm could not be noted on the release", release=name, error=error)
+        finally:
+            del self._notes[name]
 
     async def _recover(self, facts: ReleaseFacts, action: Recover) -> None:
         if action.kind == "drop-record":

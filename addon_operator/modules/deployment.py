@@ -68,6 +68,14 @@ class ModuleDeployment:
         finally:
             self._healing.resume(name)
 
+    def settled(self, name: str) -> bool:
+        """Whether nothing of ours is still going on with a release."""
+        return not self._deployer.notes(name)
+
+    async def settle(self) -> None:
+        """Waits until the outcome of every upgrade is noted on its release."""
+        await self._deployer.settle()
+
     async def deploy(self, module: Module, state: ModuleState, *, activation: str) -> None:
         """Brings the release of a module up to date, or leaves it alone in maintenance mode.
 

@@ -142,6 +142,10 @@ class ModuleRunner:
                 case _:
                     assert_never(step)
 
+    async def settle(self) -> None:
+        """Waits for what runs leave behind them: notes on releases."""
+        await self._deployment.settle()
+
     async def delete(self, name: str, *, activation: str) -> None:
         """Uninstalls a disabled module, runs its delete hooks, and forgets what it knew.
 
