@@ -95,7 +95,9 @@ class Operator:
         )
 
     async def deploy(self, module: Path, **values: JsonValue) -> Deployed:
-        return await self.deployer.deploy(request(module, **values))
+        deployed = await self.deployer.deploy(request(module, **values))
+        await self.deployer.settle()
+        return deployed
 
     async def get(self, path: str) -> JsonObject:
         document = jsondoc.loads(await self.kube.request("GET", path))
@@ -193,6 +195,7 @@ async def running(kubeconfig: Path, namespace: str, tmp_dir: Path) -> AsyncItera
             tasks = [group.create_task(made.storage.run()), group.create_task(made.healing.run())]
             await made.storage.wait_synced(30)
             yield made
+            await made.deployer.settle()
             for task in tasks:
                 task.cancel()
     finally:
@@ -566,6 +569,7 @@ async def test_on_stop_a_helm_in_flight_may_finish(operator: Operator, module: P
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+    await operator.deployer.settle()
     facts = operator.storage.facts("demo")
     assert (facts.status, facts.recorded) == ("deployed", True)
     assert isinstance((await operator.deploy(module)).action, Skip)
@@ -720,6 +724,7 @@ async def test_several_releases_side_by_side(operator: Operator, module: Path) -
     values: JsonObject = {"global": {}, "demo": {"text": "a"}}
     names = [f"demo-{number}" for number in range(4)]
     await asyncio.gather(*(operator.deployer.deploy(ChartRequest(name, module, values)) for name in names))
+    await operator.deployer.settle()
     assert [facts.name for facts in operator.storage.releases()] == names
     assert all(facts.recorded for facts in operator.storage.releases())
     assert [await operator.text(name) for name in names] == ["a"] * 4
