@@ -308,7 +308,7 @@ class Operator:
             where=f"ConfigMap {config_name}",
             module_keys=lambda: {module.key for module in registry.modules},
             checked_keys=lambda document: {"global", *(module.key for module in enablement.flagged(document))},
-            on_accepted=lambda: queue.add_head(config_accepted(queue.tasks).head),
+            on_accepted=lambda: queue.add_head(config_accepted(queue.waiting).head),
             on_rejected=lambda error: self._config_rejected(client, error),
         )
         enablement = Enablement(
@@ -404,6 +404,7 @@ class Operator:
                     )
             finally:
                 await _within(_NOTED_WITHIN_S, deployment.settle())
+                await deployment.close()
         if once:
             click.echo(modules_table(inspector.modules()))
         return status
@@ -453,14 +454,17 @@ class Operator:
             self._stuck.set()
 
     def _heal(self, release: str, _objects: tuple[ObjectKey, ...]) -> None:
-        if self._registry.is_enabled(release):
-            self._queues.main.add_tail(absent_objects(release, self._queues.main.tasks).tail)
+        if not self._registry.is_enabled(release) or not self._registry.get(release).has_release:
+            return
+        # While the module itself runs, its hooks may delete on purpose; once it is through, others do.
+        main, through = self._queues.main, self._registry.state(release).phase is ModulePhase.READY
+        main.add_tail(absent_objects(release, main.waiting if through else main.tasks).tail)
 
     def _release_changed(self, release: str, storage: ReleaseStorage, deployment: ModuleDeployment) -> None:
         """Somebody else rolled back, upgraded or removed the release of a module that is at rest."""
         at_rest = self._registry.is_enabled(release) and self._registry.state(release).phase is ModulePhase.READY
-        if at_rest and deployment.settled(release) and self._registry.get(release).has_release:
-            follow_up = release_changed(storage.facts(release), self._queues.main.tasks)
+        if at_rest and deployment.attends(self._registry.get(release)):
+            follow_up = release_changed(storage.facts(release), self._queues.main.waiting)
             self._queues.main.add_tail(follow_up.tail)
 
     def _config_rejected(self, client: KubeClient, error: AddonOperatorError) -> None:
@@ -513,7 +517,7 @@ async def _background() -> AsyncIterator[StartTask]:
 
 async def _within(limit_s: float, work: Awaitable[None]) -> None:
     """Waits for something that is worth some time at the end, but not more."""
-    with contextlib.suppress(TimeoutError):
+    with contextlib.suppress(TimeoutError, AddonOperatorError):
         async with asyncio.timeout(limit_s):
             await work
 

@@ -110,7 +110,7 @@ class OperatorConfig:
         return change
 
     async def save(
-        self, key: str, section: JsonValue, operations: Sequence[Operation], flags: Mapping[str, bool | None]
+        self, key: str, section: JsonValue | None, operations: Sequence[Operation], flags: Mapping[str, bool | None]
     ) -> None:
         """Applies a hook's config patch to the ConfigMap, on top of whatever it holds at that moment.
 
@@ -118,7 +118,8 @@ class OperatorConfig:
 
         Args:
             key: the section, `global` or a module's.
-            section: what the operations make of the section in force, which is what the caller commits.
+            section: what the operations make of the section in force, which is what the caller commits; None if it
+                stays as it is.
             operations: with pointers that start with the section; empty if only flags change.
             flags: section key -> enable flag to store; None takes it out.
 
@@ -136,7 +137,7 @@ class OperatorConfig:
             return to_data(data, {key: after.get(key, {}) if isinstance(after, dict) else {}}, flags)
 
         data = await self._source.save(mutate)
-        self.in_force = self.in_force.with_changes({key: section} if operations else {}, flags)
+        self.in_force = self.in_force.with_changes({} if section is None else {key: section}, flags)
         self.receive(data)
 
     def _parse(self, data: Mapping[str, str] | None) -> ConfigDocument:

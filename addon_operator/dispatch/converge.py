@@ -103,9 +103,10 @@ class ConvergeHandler:
 
     def _begin(self, task: Task, converge: Converge) -> Outcome:
         self._drop_followers(task)
+        if self.progress.begun:  # what was read at the start is good enough for the first one
+            self._rescan()
         self.progress.begun = True
         self.progress.started_at = asyncio.get_running_loop().time()
-        self._rescan()
         following = dataclasses.replace(converge, phase=ConvergePhase.WAIT_BEFORE_ALL)
         return Again(following, head=self._hooks("beforeAll", task))
 
@@ -119,8 +120,6 @@ class ConvergeHandler:
         self._queue.remove(lambda other: other.id in followers and other.id != task.id)
 
     def _rescan(self) -> None:
-        if not self.progress.count and self._registry.modules:
-            return  # read a moment ago, at the start
         try:
             scan = self._loader.scan()
         except AddonOperatorError as error:
@@ -142,6 +141,7 @@ class ConvergeHandler:
         return hook_tasks(self._global_hooks(binding), binding, task.reason)
 
     async def _plan(self, task: Task, converge: Converge) -> Outcome:
+        await self._runner.settle()
         try:
             verdicts = await self._enablement.evaluate_all()
         except AddonOperatorError:

@@ -78,7 +78,7 @@ class Handlers:
                 await self._runner.ensure_crds(names)
                 return Done()
             case RunModules(modules=names):
-                return await self._run_modules(names)
+                return await self._run_modules(task, names)
             case DeleteModule(module=name):
                 await self._runner.delete(name, activation=self._activation)
                 return Done()
@@ -100,21 +100,23 @@ class Handlers:
         await self._hooks.run(hook, Run(run.binding, queue=self._queue.name, activation=self._activation))
         return Done()
 
-    async def _run_modules(self, names: Sequence[str]) -> Outcome:
-        results = await asyncio.gather(*(self._run_module(name) for name in names))
-        again = tuple(name for name, result in zip(names, results, strict=True) if result)
+    async def _run_modules(self, task: Task, names: Sequence[str]) -> Outcome:
+        runs = [asyncio.create_task(self._run_module(name), name=f"run of module {name}") for name in names]
+        # Whatever happens to one, also when the operator stops: nobody goes on before all are over.
+        results = await asyncio.gather(*runs, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException) and not isinstance(result, AddonOperatorError):
+                raise result
+        again = tuple(name for name, result in zip(names, results, strict=True) if result)  # failed, or changed values
         failed = [result for result in results if isinstance(result, AddonOperatorError)]
         if failed:
             return Retry("\n".join(str(error) for error in failed), payload=RunModules(again))
-        return Done(head=(Task(RunModules(again), Reason.AFTER_HELM_CHANGED_VALUES),) if again else ())
+        following = Task(RunModules(again), Reason.AFTER_HELM_CHANGED_VALUES, converge=task.converge)
+        return Done(head=(following,) if again else ())
 
-    async def _run_module(self, name: str) -> bool | AddonOperatorError:
-        """One module's error does not stop those beside it; it is handed back instead of raised."""
+    async def _run_module(self, name: str) -> bool:
         async with self._workers:
-            try:
-                return await self._runner.run(name, activation=self._activation)
-            except AddonOperatorError as error:
-                return error
+            return await self._runner.run(name, activation=self._activation)
 
     async def _purge(self, release: str) -> Outcome:
         try:
@@ -143,9 +145,13 @@ class Handlers:
         )
         if follow_up.drop_converge:
             self._queue.remove(lambda other: other.converge)
+        if follow_up.drop_runs:
+            self._queue.remove(lambda other: isinstance(other.payload, RunModules) and not other.converge)
         return Done(head=follow_up.head, tail=follow_up.tail)
 
     async def _enablement_changed(self, change: ConfigChange) -> bool:
+        if change.flags - {module.key for module in self._registry.modules}:
+            return True  # its directory may have come since the last converge, which looks
         try:
             return await self._enablement.changed(change.flags | change.sections)
         except AddonOperatorError as error:

@@ -36,11 +36,13 @@ class FollowUp:
         head: tasks to run next.
         tail: tasks to run after everything that waits.
         drop_converge: the running converge is over: its tasks go away before `head` is placed.
+        drop_runs: a converge will run every module: single runs that wait, or fail again and again, go away.
     """
 
     head: tuple[Task, ...] = ()
     tail: tuple[Task, ...] = ()
     drop_converge: bool = False
+    drop_runs: bool = False
 
 
 def startup_tasks(on_startup: Sequence[HookId]) -> tuple[Task, ...]:
@@ -95,8 +97,8 @@ def config_applied(
     converge = Task(Converge(), Reason.RELOAD_AFTER_CONFIG, converge=True)
     running, fresh = _converges(waiting)
     if running:
-        return FollowUp(head=(converge,), drop_converge=True)
-    return FollowUp() if fresh else FollowUp(tail=(converge,))
+        return FollowUp(head=(converge,), drop_converge=True, drop_runs=True)
+    return FollowUp(tail=() if fresh else (converge,), drop_runs=True)
 
 
 def module_tasks(modules: Iterable[str], reason: Reason, waiting: Sequence[Task]) -> tuple[Task, ...]:

@@ -260,9 +260,14 @@ class HelmClient:
 
     @contextlib.contextmanager
     def _run_directory(self, name: str) -> Iterator[Path]:
-        directory = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self._runs))
+        try:
+            directory = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self._runs))
+        except OSError as error:
+            raise HelmError(f"module {name}: {self._runs}: {error.strerror}") from error
         try:
             yield directory
+        except OSError as error:
+            raise HelmError(f"module {name}: files for helm: {error.filename}: {error.strerror}") from error
         finally:
             if not self._keep_files:
                 shutil.rmtree(directory, ignore_errors=True)

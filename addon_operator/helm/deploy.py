@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from typing import Final, TypeVar, assert_never
 
-from addon_operator.errors import InvariantBroken, KubeError
+from addon_operator.errors import AddonOperatorError, InvariantBroken, KubeError
 from addon_operator.helm import traits as chart_traits
 from addon_operator.helm.chart import ChartReader
-from addon_operator.helm.client import ChartRequest, HelmClient, UpgradeResult
+from addon_operator.helm.client import ChartRequest, HelmClient
 from addon_operator.helm.cluster import Cluster
 from addon_operator.helm.healing import Healing
 from addon_operator.helm.release import (
@@ -60,6 +60,16 @@ class Deployed:
     recovered: tuple[Recover, ...] = ()
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What an upgrade has done, as it is noted on the record of its revision."""
+
+    revision: int
+    rendered: str
+    checksum: str
+    objects: tuple[ObjectKey, ...]
+
+
 class Deployer:
     """Carries decisions out. Different releases may be worked on at the same time, one release only once."""
 
@@ -88,6 +98,7 @@ class Deployer:
         self._stop_grace_s = stop_grace_s
         # Notes on records that are being written: the next module need not wait for them.
         self._notes: dict[str, asyncio.Task[None]] = {}
+        self._unnoted: dict[str, _Outcome] = {}
         self._last_values: dict[str, JsonObject] = {}
 
     async def deploy(self, request: ChartRequest) -> Deployed:
@@ -146,7 +157,8 @@ class Deployer:
             HelmError: helm failed.
             KubeError: the records are still there.
         """
-        await self._noted(name)
+        await self._finished(name)
+        self._unnoted.pop(name, None)
         action = decide_removal(self._storage.facts(name), reason)
         self._healing.forget(name)
         self._last_values.pop(name, None)
@@ -156,18 +168,40 @@ class Deployer:
         return Deployed(action, 0)
 
     def notes(self, name: str) -> bool:
-        """Answers whether the outcome of the last upgrade of a release is still being noted on its record."""
-        return name in self._notes
+        """Answers whether the outcome of the last upgrade of a release is not noted on its record yet."""
+        return name in self._notes or name in self._unnoted
 
     async def settle(self) -> None:
-        """Waits until all outcomes are noted; to be called at the end of a converge and before the storage stops."""
-        for name in tuple(self._notes):
+        """Waits until all outcomes are noted; to be called at the end of a converge and before the storage stops.
+
+        Raises:
+            KubeError: one cannot be noted; names the module.
+        """
+        for name in (*self._notes, *self._unnoted):
             await self._noted(name)
 
-    async def _noted(self, name: str) -> None:
+    async def close(self) -> None:
+        """Gives up what is still being noted: the next run makes one more revision of those releases."""
+        for task in self._notes.values():
+            task.cancel()
+        await asyncio.gather(*self._notes.values(), return_exceptions=True)
+
+    async def _finished(self, name: str) -> None:
         task = self._notes.get(name)
         if task is not None:
             await asyncio.wait({task})
+
+    async def _noted(self, name: str) -> None:
+        """Waits for the note on a release; tries once more if it has failed, unless the release has moved on."""
+        await self._finished(name)
+        outcome = self._unnoted.get(name)
+        if outcome is not None and self._storage.facts(name).revision == outcome.revision:
+            try:
+                await self._record(name, outcome)
+            except KubeError as error:
+                text = f"module {name}: what helm did cannot be noted on its release: {error}"
+                raise KubeError(text, status=error.status, reason=error.reason) from error
+        self._unnoted.pop(name, None)
 
     async def _observe(self, name: str) -> ReleaseFacts:
         facts = self._storage.facts(name)
@@ -220,23 +254,31 @@ class Deployer:
         if result is None:
             return None
         _log.info("helm upgrade", module=request.name, reason=reason, revision=result.revision)
-        objects = [one.key for one in result.objects if one.lasting]
-        self._notes[request.name] = asyncio.create_task(
-            self._note(request.name, result, objects), name=f"note on release {request.name}"
-        )
-        await self._healing.follow(request.name, objects, just_made=True)
+        objects = tuple(one.key for one in result.objects if one.lasting)
+        outcome = _Outcome(result.revision, result.rendered, result.checksum, objects)
+        note = asyncio.create_task(self._note(request.name, outcome), name=f"note on release {request.name}")
+        self._notes[request.name] = note
+        try:
+            await self._healing.follow(request.name, objects, just_made=True)
+        except KubeError:
+            self._healing.forget(request.name)  # the next run follows what is there then
+            raise
         return result.revision
 
-    async def _note(self, name: str, result: UpgradeResult, objects: Sequence[ObjectKey]) -> None:
-        """Notes the outcome; without the note, the next run of the module makes one more revision."""
+    async def _note(self, name: str, outcome: _Outcome) -> None:
+        """Notes the outcome; without the note, the next run of the module would make one more revision."""
         try:
-            await self._storage.record(
-                name, result.revision, rendered=result.rendered, checksum=result.checksum, objects=objects
-            )
-        except KubeError as error:
-            _log.warning("the outcome of helm could not be noted on the release", release=name, error=error)
+            await self._record(name, outcome)
+        except AddonOperatorError as error:
+            self._unnoted[name] = outcome
+            _log.warning("what helm did could not be noted on the release yet", module=name, error=error)
         finally:
             del self._notes[name]
+
+    async def _record(self, name: str, outcome: _Outcome) -> None:
+        await self._storage.record(
+            name, outcome.revision, rendered=outcome.rendered, checksum=outcome.checksum, objects=outcome.objects
+        )
 
     async def _recover(self, facts: ReleaseFacts, action: Recover) -> None:
         if action.kind == "drop-record":

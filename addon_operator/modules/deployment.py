@@ -68,13 +68,25 @@ class ModuleDeployment:
         finally:
             self._healing.resume(name)
 
-    def settled(self, name: str) -> bool:
-        """Whether nothing of ours is still going on with a release."""
-        return not self._deployer.notes(name)
+    def attends(self, module: Module) -> bool:
+        """Whether changes that others make to the release of a module at rest are answered.
+
+        Not in maintenance mode, nor while the outcome of our own last upgrade is still being noted.
+        """
+        in_maintenance = self._maintenance().get(module.key) == NO_RECONCILIATION
+        return module.has_release and not in_maintenance and not self._deployer.notes(module.name)
 
     async def settle(self) -> None:
-        """Waits until the outcome of every upgrade is noted on its release."""
+        """Waits until the outcome of every upgrade is noted on its release.
+
+        Raises:
+            KubeError: one cannot be noted.
+        """
         await self._deployer.settle()
+
+    async def close(self) -> None:
+        """Gives up what is not noted yet."""
+        await self._deployer.close()
 
     async def deploy(self, module: Module, state: ModuleState, *, activation: str) -> None:
         """Brings the release of a module up to date, or leaves it alone in maintenance mode.

@@ -89,6 +89,7 @@ class Enablement:
 
     async def _evaluate(self, module: Module, enabled_before: list[str]) -> Verdict:
         chain = self.chain(module)
+        self.script_errors.pop(module.name, None)
         if not flag_says(chain):
             return Verdict(chain, None, enabled=False)
         if module.enabled_script is None:
@@ -103,5 +104,4 @@ class Enablement:
         except HookError as error:
             self.script_errors[module.name] = (str(error), datetime.now(UTC))
             raise
-        self.script_errors.pop(module.name, None)
         return Verdict(chain, ScriptAnswer(answer.enabled, answer.reason), enabled=answer.enabled)

@@ -107,7 +107,7 @@ def make_plan(
     ordered = sorted(modules, key=lambda module: module.sort_key)
     enabled = [module for module in ordered if verdicts[module.name].enabled]
     disabled = [module for module in ordered if not verdicts[module.name].enabled]
-    names = {module.name for module in ordered}
+    names = {module.name for module in ordered if module.has_release or not verdicts[module.name].enabled}
     groups = itertools.groupby(enabled, key=lambda module: module.order)
     return ConvergePlan(
         run=tuple(tuple(module.name for module in group) for _, group in groups),

@@ -133,7 +133,7 @@ class ModuleRegistry:
             if verdict.enabled and state.phase is ModulePhase.DISABLED:
                 state.phase = ModulePhase.WAITING
             elif not verdict.enabled and state.phase is ModulePhase.WAITING:
-                state.phase = ModulePhase.DISABLED
+                state.phase, state.error = ModulePhase.DISABLED, None
 
     def forget(self, name: str) -> None:
         """A deleted module begins a fresh life when it is enabled again; its last decision stays visible."""

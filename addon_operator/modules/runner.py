@@ -97,9 +97,9 @@ class ModuleRunner:
             AddonOperatorError: a step failed; the next run begins with the hooks before Helm, or with onStartup if that
                 has not succeeded yet.
         """
-        module, state = self._registry.get(name), self._registry.state(name)
         if not self._registry.is_enabled(name):
             return False
+        module, state = self._registry.get(name), self._registry.state(name)
         started = asyncio.get_running_loop().time()
         try:
             with self._deployment.quiet(name):
@@ -124,6 +124,8 @@ class ModuleRunner:
                     await self._load_hooks(module, state)
                     facts = dataclasses.replace(facts, hooks_loaded=True)
                 case RunHooks(binding="onStartup"):
+                    # A fresh life, also after a delete that did not come to its end (contract.md 5.4 no. 13).
+                    self._store.forget_patches(module.key)
                     await self._run_hooks(module, state, "onStartup", activation)
                     state.started = True
                     facts = dataclasses.replace(facts, started=True)
@@ -153,7 +155,7 @@ class ModuleRunner:
             AddonOperatorError: a step failed; the whole delete is tried again.
         """
         module, state = self._registry.get(name), self._registry.state(name)
-        state.phase = ModulePhase.DELETING
+        state.phase, state.started = ModulePhase.DELETING, False
         try:
             await self._delete(module, state, activation)
         except AddonOperatorError as error:

@@ -89,6 +89,11 @@ class TaskQueue:
         return tuple(entry.task for entry in self._entries)
 
     @property
+    def waiting(self) -> tuple[Task, ...]:
+        """All tasks but the one at work at this moment, in order."""
+        return tuple(entry.task for entry in self._entries if entry is not self._running)
+
+    @property
     def running(self) -> Task | None:
         """The task at work at this moment."""
         return self._running.task if self._running else None

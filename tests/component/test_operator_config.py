@@ -142,3 +142,11 @@ async def test_a_patch_that_no_longer_fits_writes_nothing() -> None:
     with pytest.raises(AddonOperatorError, match="/web/a"):
         await bench.config.save("web", {}, operations({"op": "remove", "path": "/web/a"}), {})
     assert bench.source.data == {"web": "a: 1"}
+
+
+async def test_a_patch_that_changes_only_a_flag_leaves_the_section_alone() -> None:
+    bench = await loaded({"global": "a: 1"})
+    await bench.config.save("global", None, operations({"op": "add", "path": "/global/a", "value": 1}), {"web": True})
+    assert bench.source.data == {"global": "a: 1", "webEnabled": "true"}
+    assert bench.accepted == 0
+    assert bench.config.in_force.sections == {"global": {"a": 1}}

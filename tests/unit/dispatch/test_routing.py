@@ -111,6 +111,12 @@ def test_the_configmap_table(
     assert shape(made) == expected
 
 
+@pytest.mark.parametrize("waiting", [[], [STANDBY], [RUNNING]], ids=["idle", "a converge waits", "a converge runs"])
+def test_a_converge_makes_single_runs_needless_so_that_a_failing_one_cannot_hold_it_up(waiting: list[Task]) -> None:
+    assert config_applied(FLAG, enablement_changed=True, run=[], waiting=waiting).drop_runs
+    assert not config_applied(SECTION, enablement_changed=False, run=["a"], waiting=waiting).drop_runs
+
+
 def test_changed_global_values_ask_for_one_more_converge_at_the_tail() -> None:
     assert shape(global_values_changed(Reason.AFTER_ALL_CHANGED_VALUES, [])) == ([], [Converge()], False)
     assert shape(global_values_changed(Reason.AFTER_ALL_CHANGED_VALUES, [RUNNING])) == ([], [Converge()], False)

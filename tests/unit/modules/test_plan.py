@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection
 from pathlib import Path
 
@@ -105,6 +106,12 @@ def test_deletes_are_the_exact_reverse_of_the_run_order_and_only_for_what_lives(
 def test_purge_takes_our_releases_without_a_module_in_reverse_order_but_never_the_ignored_one() -> None:
     made = plan(module("a"), enabled={"a"}, releases={"a", "old", "older", "operator"})
     assert made.purge == ("older", "old")
+
+
+def test_a_module_that_lost_its_chart_loses_its_release() -> None:
+    bare = dataclasses.replace(module("a"), has_chart=False, has_templates=False)
+    made = plan(bare, enabled={"a"}, releases={"a"})
+    assert (made.run, made.purge) == ((("a",),), ("a",))
 
 
 def test_crds_come_from_enabled_modules_only() -> None:
