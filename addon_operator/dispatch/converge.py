@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from addon_operator import jsondoc
 from addon_operator.dispatch.routing import global_values_changed, hook_tasks, plan_tasks
@@ -118,6 +118,13 @@ class ConvergeHandler:
                 break
             followers.add(other.id)
         self._queue.remove(lambda other: other.id in followers and other.id != task.id)
+
+    def finds_new(self, keys: Collection[str]) -> bool:
+        """Answers whether module directories with these section keys have come since the last converge."""
+        try:
+            return any(module.key in keys for module in self._loader.scan().modules)
+        except AddonOperatorError:
+            return False  # the next converge reports it
 
     def _rescan(self) -> None:
         try:

@@ -150,8 +150,9 @@ class Handlers:
         return Done(head=follow_up.head, tail=follow_up.tail)
 
     async def _enablement_changed(self, change: ConfigChange) -> bool:
-        if change.flags - {module.key for module in self._registry.modules}:
-            return True  # its directory may have come since the last converge, which looks
+        unknown = change.flags - {module.key for module in self._registry.modules}
+        if unknown and self._converge.finds_new(unknown):
+            return True
         try:
             return await self._enablement.changed(change.flags | change.sections)
         except AddonOperatorError as error:
