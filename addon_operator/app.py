@@ -382,6 +382,7 @@ class Operator:
             registry=registry,
             enablement=enablement,
             deployment=deployment,
+            config=config,
             namespace=chosen.namespace,
         )
         await config.load()
@@ -472,7 +473,8 @@ class Operator:
         log.error("ConfigMap refused, the former values stay in force", error=error)
         about = ObjectKey("v1", "ConfigMap", self._settings.namespace, self._settings.config_map)
         event = asyncio.create_task(
-            events.warn(client, about, reason="ConfigRefused", message=str(error)), name="Event about the ConfigMap"
+            events.warn(client, about, reason="ConfigRefused", message=" ".join(str(error).split())),
+            name="Event about the ConfigMap",
         )
         self._courtesies.add(event)
         event.add_done_callback(self._courtesies.discard)

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Mapping
 
 from addon_operator import logs
+from addon_operator.configmap.config import OperatorConfig
 from addon_operator.errors import InputError
 from addon_operator.hooks.catalog import LoadedHooks
 from addon_operator.jsondoc import JsonObject, JsonValue
@@ -44,6 +45,7 @@ class OperatorInspector:
         registry: ModuleRegistry,
         enablement: Enablement,
         deployment: ModuleDeployment,
+        config: OperatorConfig,
         namespace: str,
     ) -> None:
         self._queues = queues
@@ -52,9 +54,15 @@ class OperatorInspector:
         self._registry = registry
         self._enablement = enablement
         self._deployment = deployment
+        self._config = config
         self._namespace = namespace
         self._level_before: logs.LogLevel | None = None
         self._level_timer: asyncio.TimerHandle | None = None
+
+    def notices(self) -> tuple[str, ...]:
+        """Says whether the newest state of the ConfigMap was refused."""
+        refused = self._config.error
+        return () if refused is None else (f"the ConfigMap is refused, former values are in force: {refused}",)
 
     def queues(self) -> tuple[QueueView, ...]:
         """Lists all queues."""

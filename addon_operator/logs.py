@@ -22,6 +22,8 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 LEVELS: dict[str, int] = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _COLORS = {"debug": "\x1b[90m", "info": "\x1b[36m", "warning": "\x1b[33m", "error": "\x1b[31m"}
 _RESET = "\x1b[0m"
+# What hooks print may hold anything, and terminals obey it.
+_VISIBLE = {code: f"\\x{code:02x}" for code in (*range(9), *range(10, 32), *range(127, 160))}
 
 
 class _Threshold:
@@ -118,7 +120,8 @@ class _TextRenderer:
         time, severity, message = event.pop("time", None), str(event.pop("level", "info")), event.pop("event", "")
         event.pop("component", None)
         shown = f"{_COLORS[severity]}{severity.upper():7}{_RESET}" if self._colored else f"{severity.upper():7}"
-        return " ".join([*([str(time)] if time else []), shown, str(message), *_pairs(event.items())])
+        text = " ".join([str(message), *_pairs(event.items())]).translate(_VISIBLE)
+        return " ".join([*([str(time)] if time else []), shown, text])
 
 
 def _pairs(items: Iterable[tuple[str, object]]) -> Iterable[str]:

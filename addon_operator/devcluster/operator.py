@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -58,6 +59,8 @@ def run(cluster: DevCluster, arguments: Sequence[str], *, env: Mapping[str, str]
         raise
     finally:
         code = _end(child, terminate_s)
+    if code < 0:
+        print(f"the operator was ended by {signal.Signals(-code).name}", file=sys.stderr)  # noqa: T201 -- a command
     return code if code >= 0 else 128 - code
 
 

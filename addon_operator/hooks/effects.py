@@ -35,6 +35,8 @@ from addon_operator.values.store import Proposal, StaleProposal, ValuesStore
 
 log = get_logger("hook")
 
+_WORTH_A_LINE_S = 10.0
+
 
 class ConfigWriter(Protocol):
     """Where config patches are kept (the ConfigMap)."""
@@ -98,6 +100,7 @@ class HookRuns:
         key = "global" if hook.id.module is None else section_key(hook.id.module)
         loop = asyncio.get_running_loop()
         started = loop.time()
+        progress = loop.call_later(_WORTH_A_LINE_S, _at_work, hook.id, run)
         try:
             result = await self._engine.run(self._call(hook, run, key))
             await self._apply(hook.id, key, result.effects)
@@ -106,6 +109,8 @@ class HookRuns:
             if isinstance(error, HookError):
                 raise  # names the hook already
             raise HookError(f"{hook.id}: {error}", retry_after_s=error.retry_after_s) from error
+        finally:
+            progress.cancel()
         self._count(hook.id, run, "success", duration_s=result.exit.duration_s, ended=result.exit)
 
     def _call(self, hook: Hook, run: Run, key: str) -> HookCall:
@@ -178,3 +183,7 @@ class HookRuns:
             sys_cpu_s=ended.sys_cpu_s if ended else 0.0,
             max_rss_bytes=ended.max_rss_bytes if ended else 0,
         )
+
+
+def _at_work(hook: HookId, run: Run) -> None:
+    log.info("hook is at work", hook=hook.name, module=hook.module, binding=run.binding, queue=run.queue)

@@ -146,7 +146,7 @@ class HookEngine:
 def _check_exit(ended: Exit, hook: HookId, *, what: str, timeout_s: float) -> None:
     stderr = _shortened(ended.stderr_tail)
     if ended.timed_out:
-        raise HookTimedOut(f"{hook}: {what} was ended after {timeout_s:g} s{stderr}")
+        raise HookTimedOut(f"{hook}: {what} was ended after {timeout_s:g} s, its deadline{stderr}")
     if ended.code:
         raise HookFailed(f"{hook}: {what} ended with {_ending(ended.code)}{stderr}")
 

@@ -169,6 +169,10 @@ class Inspector(Protocol):
     A `name` given to a `module_*` method is always one that `modules()` lists.
     """
 
+    def notices(self) -> tuple[str, ...]:
+        """Lists what everybody who looks should know first, such as a ConfigMap that was refused; one text each."""
+        ...
+
     def queues(self) -> tuple[QueueView, ...]:
         """Lists all queues, empty ones too; `main` is always among them."""
         ...

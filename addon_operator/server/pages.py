@@ -195,7 +195,11 @@ def module_list(inspector: Inspector, _query: Query) -> Page:
         "enabledModules": [*sorted(module.name for module in modules if module.enabled)],
         "modules": [_module_document(module) for module in modules],
     }
-    return Page(document, modules_table(modules))
+    return Page(document, _notices(inspector) + modules_table(modules))
+
+
+def _notices(inspector: Inspector) -> str:
+    return "".join(f"NOTE: {indented(notice, 6)}\n\n" for notice in inspector.notices())
 
 
 def modules_table(modules: Iterable[ModuleView]) -> str:
@@ -272,7 +276,7 @@ def resource_monitor(inspector: Inspector, _query: Query) -> Page:
 def module_explain(inspector: Inspector, query: Query) -> Page:
     """Shows why a module is in its state: sources of the flag, script, release, last error."""
     view = inspector.module_explain(query.module)
-    return Page(_explain_document(view), _explain_text(view))
+    return Page(_explain_document(view), _notices(inspector) + _explain_text(view))
 
 
 def _explain_document(view: ExplainView) -> JsonObject:

@@ -302,3 +302,25 @@ def test_an_edit_ends_the_sleep_after_a_failure(cluster: DevCluster, tmp_path: P
         made.wait_ready()
         made.wait_idle()
         assert made.runs() == ["g onStartup"] * 2 + ["alpha beforeHelm"] * 3
+
+
+def test_an_edit_while_another_one_is_being_applied_is_not_lost(cluster: DevCluster, tmp_path: Path) -> None:
+    script = (
+        "#!/bin/bash\n"
+        'if [ -e "$OUT/hold" ]; then touch "$OUT/held"; while [ -e "$OUT/hold" ]; do sleep 0.02; done; fi\n'
+        'echo true >"$MODULE_ENABLED_RESULT"\n'
+    )
+    with operator(cluster, tmp_path) as made:
+        chart = config_map_chart(
+            "alpha", 'own: {{ .Values.alpha.own | quote }}\nof: {{ .Values.global.of | default "-" | quote }}'
+        )
+        made.module(
+            "010-alpha", {**chart, "enabled": script, "values.yaml": "alpha: {own: none}\nalphaEnabled: true\n"}
+        )
+        made.start_ready()
+        (tmp_path / "hold").touch()
+        made.configure({"alpha": "own: first"})
+        eventually((tmp_path / "held").exists, what="the first edit is being applied")
+        made.configure({"global": "of: second"})
+        (tmp_path / "hold").unlink()
+        eventually(lambda: made.deployed("alpha") == {"own": "first", "of": "second"}, what="both edits in force")

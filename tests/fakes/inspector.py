@@ -59,8 +59,12 @@ class StillInspector:
     """Answers from its fields; `changes` records what was set."""
 
     all_queues: tuple[QueueView, ...] = QUEUES
+    all_notices: tuple[str, ...] = ()
     all_modules: tuple[ModuleView, ...] = (ALPHA, BETA, GAMMA)
     changes: list[tuple[str, str, float | None]] = dataclasses.field(default_factory=list)
+
+    def notices(self) -> tuple[str, ...]:
+        return self.all_notices
 
     def queues(self) -> tuple[QueueView, ...]:
         return self.all_queues

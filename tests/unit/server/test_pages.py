@@ -333,3 +333,11 @@ def test_yaml_and_json_say_the_same(route: Route) -> None:
 def test_every_format_that_a_route_names_is_there_and_ends_with_a_line_end(route: Route) -> None:
     page = route.answer(StillInspector(), Query(module="alpha"))
     assert [form for form in route.formats if not page.encode(form).endswith(b"\n")] == []
+
+
+def test_what_everybody_should_know_comes_first() -> None:
+    inspector = StillInspector()
+    inspector.all_notices = ("the ConfigMap is refused:\n  - a: must be a number",)
+    for route in ("/module/list", "/module/{module}/explain"):
+        page = next(known for known in ROUTES if known.path == route).answer(inspector, Query(module="prometheus"))
+        assert page.text.startswith("NOTE: the ConfigMap is refused:\n        - a: must be a number\n\n"), page.text
