@@ -256,7 +256,7 @@ def test_scripts_that_hang_when_they_are_asked(cluster: DevCluster, tmp_path: Pa
         made.files({"modules/values.yaml": "slowEnabled: true\n"})
         made.module("slow", {"enabled": hang, "hooks/slow.sh": hang})
         made.start()
-        error = "enabled script of module slow: run was ended after 0.3 s"
+        error = "enabled script of module slow: run was ended after 0.3 s, its deadline"
         eventually(lambda: f"failed: {error}" in made.cli("module", "explain", "slow").stdout)
         assert error in made.cli("queue", "main").stdout
         assert made.metric("module_discover_errors_total") >= 1
@@ -265,7 +265,8 @@ def test_scripts_that_hang_when_they_are_asked(cluster: DevCluster, tmp_path: Pa
         error = "enabled script of module slow: MODULE_ENABLED_RESULT must be true or false, but holds something else"
         eventually(lambda: error in made.cli("queue", "main").stdout)
         made.module("slow", {"enabled": "#!/bin/bash\necho true >$MODULE_ENABLED_RESULT\n"})
-        assert failure(made, "slow") == "hook hooks/slow.sh of module slow: --config was ended after 0.3 s"
+        named = "hook hooks/slow.sh of module slow: --config was ended after 0.3 s, its deadline"
+        assert failure(made, "slow") == named
         made.module("slow", {"hooks/slow.sh": configured("configVersion: v1\nbeforeHelm: 1")})
         made.wait_ready()
         assert left_running(made) == []
