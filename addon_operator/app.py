@@ -143,10 +143,11 @@ def _run_directory(tmp_dir: Path) -> Iterator[Path]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Disk:
-    """What was read from disk at the start."""
+    """What was read from disk at the start, and what reads it again later; `hooks` are the global ones."""
 
     scan: Scan
     loader: ModuleLoader
+    catalog: HookCatalog
     hooks: LoadedHooks
 
 
@@ -178,11 +179,12 @@ class Operator:
         async with contextlib.AsyncExitStack() as stack:
             await self._serve_http(stack)
             client = await self._connect(stack)
+            engine = self._engine(client)
             async with asyncio.TaskGroup() as group:
                 helm_found = group.create_task(
                     find_helm(chosen.helm_bin, os.environ, cache_dir=chosen.tmp_dir), name="find helm"
                 )
-                files_read = group.create_task(self._read_disk(self._engine(client)), name="read files")
+                files_read = group.create_task(self._read_disk(engine), name="read files")
                 group.create_task(client.wait_reachable(), name="wait for the API server")
             binary, disk = helm_found.result(), files_read.result()
             cluster = await Cluster.ask(client)
@@ -199,7 +201,7 @@ class Operator:
                 keep_files=chosen.keep_tmp_files,
                 on_operation=self._count_helm,
             )
-            return await self._work(client, cluster, helm, disk, stack, once=once)
+            return await self._work(client, cluster, helm, disk, stack, engine=engine, once=once)
 
     # --- start
 
@@ -233,13 +235,14 @@ class Operator:
         root = global_root(chosen.global_hooks_dir)
         if not root.is_dir():
             log.info("no global hooks: the directory does not exist", reason=str(root))
-        hooks = await HookCatalog(engine).load(root, module=None)
+        catalog = HookCatalog(engine)
+        hooks = await catalog.load(root, module=None)
         for warning in (*scan.warnings, *hooks.warnings):
             log.warning("files", reason=warning)
         for hook in hooks.hooks:
             self._metrics.bindings(None, hook.id.name, len(hook.config.bindings()))
         log.info("files read", modules=len(scan.modules), global_hooks=len(hooks.hooks))
-        return _Disk(scan, loader, hooks)
+        return _Disk(scan, loader, catalog, hooks)
 
     async def _serve_http(self, stack: contextlib.AsyncExitStack) -> None:
         server = PublicServer(
@@ -284,13 +287,13 @@ class Operator:
         disk: _Disk,
         stack: contextlib.AsyncExitStack,
         *,
+        engine: HookEngine,
         once: bool,
     ) -> int:
         chosen, registry, queue = self._settings, self._registry, self._queues.main
         registry.replace_modules(disk.scan.modules)
         store = ValuesStore(disk.scan.global_section)
         store.replace_modules(disk.scan.sections)
-        engine = self._engine(client)
         config_name = f"{chosen.namespace}/{chosen.config_map}"
         storage = ReleaseStorage(
             client, chosen.namespace, on_change=lambda name: self._release_changed(name, storage, deployment)
@@ -340,7 +343,7 @@ class Operator:
         )
         runner = ModuleRunner(
             registry=registry,
-            catalog=HookCatalog(engine),
+            catalog=disk.catalog,
             hooks=hooks,
             store=store,
             deployment=deployment,
