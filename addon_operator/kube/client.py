@@ -23,10 +23,9 @@ from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 
 from addon_operator import jsondoc
-from addon_operator.backoff import RetryPolicy
+from addon_operator.backoff import RetryPolicy, TokenBucket
 from addon_operator.errors import KubeError, SettingsError
 from addon_operator.kube import discovery
-from addon_operator.kube.limiter import TokenBucket
 from addon_operator.kube.refs import path_template
 from addon_operator.logs import get_logger
 

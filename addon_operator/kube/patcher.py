@@ -31,7 +31,7 @@ from addon_operator.kube.patch_ops import (
     ObjectOperation,
     Target,
 )
-from addon_operator.kube.refs import Resource, metadata_of
+from addon_operator.kube.refs import ObjectKey, Resource, metadata_of, permission
 
 _CONTENTION = RetryPolicy(0.02, 1.0)
 _MOST_ATTEMPTS = 10
@@ -60,11 +60,15 @@ class _Place:
     def path(self) -> str:
         return self.resource.path(self.namespace, self.name, self.subresource)
 
+    @property
+    def key(self) -> ObjectKey:
+        namespace = self.namespace if self.resource.namespaced else ""
+        return ObjectKey(self.resource.api_version, self.resource.kind, namespace, self.name)
+
     def permission(self, method: str) -> str:
         """Says what RBAC must allow for a request here."""
-        words = f"{self.resource.plural}/{self.subresource}" if self.subresource else self.resource.plural
-        scope = f"in namespace {self.namespace}" if self.resource.namespaced else "in the whole cluster"
-        return f'verb {_RBAC_VERBS[method]} on resource {words} of API group "{self.resource.group}" {scope}'
+        verb = _RBAC_VERBS[method]
+        return permission(verb, self.resource, namespace=self.namespace, subresource=self.subresource)
 
 
 class ObjectPatcher:
@@ -76,6 +80,7 @@ class ObjectPatcher:
         discovery: Callable[[], Awaitable[Discovery]],
         *,
         delete_timeout_s: float = 20.0,
+        on_delete: Callable[[ObjectKey], None] | None = None,
     ) -> None:
         """Takes what it uses; sends nothing yet.
 
@@ -84,10 +89,12 @@ class ObjectPatcher:
             discovery: gives what the server serves; asked once for each `apply` and again when a kind is missing, so
                 it may keep its answer as long as it notices new CRDs.
             delete_timeout_s: how long `Delete` waits until the object is gone.
+            on_delete: told what is about to be deleted, as the server calls it, right before the request.
         """
         self._client = client
         self._discovery = discovery
         self._delete_timeout_s = delete_timeout_s
+        self._on_delete = on_delete
 
     async def apply(self, operations: Sequence[ObjectOperation]) -> None:
         """Applies all operations one after another, those behind a failed one as well.
@@ -179,6 +186,8 @@ class ObjectPatcher:
         return wanted == live or await self._update(wanted, live, place)
 
     async def _delete(self, verb: DeleteVerb, place: _Place) -> None:
+        if self._on_delete is not None and not place.subresource:
+            self._on_delete(place.key)
         options: JsonObject = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": _PROPAGATION[verb]}
         try:
             answer = await self._send("DELETE", place, options)

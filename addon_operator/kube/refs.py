@@ -119,6 +119,20 @@ def path_template(path: str) -> str:
     return "/" + "/".join(parts[:start] + rest)
 
 
+def permission(verb: str, resource: Resource, *, namespace: str | None = None, subresource: str | None = None) -> str:
+    """Says what RBAC must allow, for messages about what it does not.
+
+    Args:
+        verb: of RBAC: `list`, `create`, ...
+        resource: on what.
+        namespace: None or empty for all namespaces; ignored for resources that have none.
+        subresource: such as `status`.
+    """
+    words = f"{resource.plural}/{subresource}" if subresource else resource.plural
+    scope = f"in namespace {namespace}" if resource.namespaced and namespace else "in the whole cluster"
+    return f'verb {verb} on resource {words} of API group "{resource.group}" {scope}'
+
+
 def label_selector(selector: Mapping[str, JsonValue]) -> str:
     """Writes a selector the way the API's `labelSelector` parameter wants it.
 

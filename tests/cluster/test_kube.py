@@ -1,14 +1,11 @@
-"""The Kubernetes client, discovery, informers and CRDs against a real API server."""
+"""The Kubernetes client, discovery and CRDs against a real API server."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
-import aiohttp
 import pytest
 import yaml
 
@@ -18,8 +15,7 @@ from addon_operator.errors import InputError, KubeError
 from addon_operator.jsondoc import JsonObject
 from addon_operator.kube import crds
 from addon_operator.kube.client import KubeClient, RequestStat
-from addon_operator.kube.informer import Event, Informer
-from addon_operator.kube.refs import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, SECRETS, Resource
+from addon_operator.kube.refs import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, SECRETS
 
 
 async def connect(
@@ -37,53 +33,8 @@ async def client(cluster: DevCluster) -> AsyncIterator[KubeClient]:
     await made.close()
 
 
-async def create(client: KubeClient, namespace: str, name: str, **data: str) -> JsonObject:
-    body: JsonObject = {"metadata": {"name": name}, "data": {**data}}
-    answer = jsondoc.loads(await client.request("POST", CONFIG_MAPS.path(namespace), body=jsondoc.dumps(body)))
-    assert isinstance(answer, dict)
-    return answer
-
-
 async def merge(client: KubeClient, path: str, patch: JsonObject) -> None:
     await client.request("PATCH", path, body=jsondoc.dumps(patch), content_type="application/merge-patch+json")
-
-
-class Recorder:
-    """Remembers events as `(kind, name)` and lets a test wait for them."""
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-        self._more = asyncio.Event()
-
-    def __call__(self, event: Event) -> None:
-        self.events.append(event)
-        self._more.set()
-
-    def names(self) -> list[tuple[str, str]]:
-        return [(event.kind, name_of(event)) for event in self.events if name_of(event) != "kube-root-ca.crt"]
-
-    async def until(self, condition: Callable[[Recorder], bool]) -> None:
-        while not condition(self):
-            self._more.clear()
-            await self._more.wait()
-
-
-def name_of(event: Event) -> str:
-    metadata = event.object["metadata"]
-    assert isinstance(metadata, dict)
-    return str(metadata["name"])
-
-
-@contextlib.asynccontextmanager
-async def watching(informer: Informer) -> AsyncIterator[None]:
-    task = asyncio.create_task(informer.run(), name="informer under test")
-    try:
-        await informer.wait_synced(30)
-        yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 # --- client ---
@@ -185,126 +136,6 @@ async def test_every_resource_that_the_server_lists_is_found(client: KubeClient,
 def is_version(word: str) -> bool:
     version = word.rpartition("/")[2]
     return version[:1] == "v" and version[1:2].isdigit()
-
-
-# --- informer ---
-
-
-@pytest.mark.parametrize("metadata_only", [False, True], ids=["whole objects", "metadata only"])
-async def test_informer_tells_what_happens(client: KubeClient, cluster: DevCluster, metadata_only: bool) -> None:
-    namespace, heard = cluster.namespace(), Recorder()
-    await create(client, namespace, "old", key="value")
-    informer = Informer(client, CONFIG_MAPS, namespace=namespace, metadata_only=metadata_only, handler=heard)
-    async with watching(informer):
-        assert heard.names() == [("ADDED", "old")]
-        await create(client, namespace, "new", key="value")
-        await merge(client, CONFIG_MAPS.path(namespace, "old"), {"metadata": {"labels": {"a": "b"}}})
-        await client.request("DELETE", CONFIG_MAPS.path(namespace, "new"))
-        await heard.until(lambda seen: ("DELETED", "new") in seen.names())
-    assert heard.names() == [("ADDED", "old"), ("ADDED", "new"), ("MODIFIED", "old"), ("DELETED", "new")]
-    for event in heard.events:
-        metadata = event.object["metadata"]
-        assert isinstance(metadata, dict)
-        assert "managedFields" not in metadata
-        assert (event.object["apiVersion"], event.object["kind"]) == ("v1", "ConfigMap")
-        assert ("data" in event.object) is not metadata_only
-
-
-async def test_informer_pages_through_many_objects(client: KubeClient, cluster: DevCluster) -> None:
-    namespace, heard = cluster.namespace(), Recorder()
-    wanted = {f"c{at:04}" for at in range(600)}
-    await asyncio.gather(*(create(client, namespace, name) for name in wanted))
-    async with watching(Informer(client, CONFIG_MAPS, namespace=namespace, handler=heard)):
-        assert {name for _, name in heard.names()} == wanted
-        assert len(heard.names()) == len(wanted)
-
-
-async def test_selectors_decide_what_is_added_and_deleted(client: KubeClient, cluster: DevCluster) -> None:
-    namespace, heard = cluster.namespace(), Recorder()
-    path = CONFIG_MAPS.path(namespace, "one")
-    informer = Informer(client, CONFIG_MAPS, namespace=namespace, label_selector="app=a", handler=heard)
-    async with watching(informer):
-        await create(client, namespace, "one")
-        await merge(client, path, {"metadata": {"labels": {"app": "a"}}})
-        await merge(client, path, {"metadata": {"labels": {"app": "b"}}})
-        await heard.until(lambda seen: len(seen.events) >= 2)
-    assert heard.names() == [("ADDED", "one"), ("DELETED", "one")]
-
-
-async def test_watch_that_the_server_ends_goes_on_where_it_was(client: KubeClient, cluster: DevCluster) -> None:
-    namespace, heard = cluster.namespace(), Recorder()
-    await create(client, namespace, "first")
-    informer = Informer(client, CONFIG_MAPS, namespace=namespace, handler=heard, watch_timeout_s=2)
-    async with watching(informer):
-        await asyncio.sleep(3)
-        await create(client, namespace, "second")
-        await heard.until(lambda seen: ("ADDED", "second") in seen.names())
-    assert heard.names() == [("ADDED", "first"), ("ADDED", "second")]
-
-
-async def test_restart_of_the_api_server_makes_no_events(client: KubeClient, cluster: DevCluster) -> None:
-    namespace, heard = cluster.namespace(), Recorder()
-    await create(client, namespace, "one")
-    async with watching(Informer(client, CONFIG_MAPS, namespace=namespace, handler=heard)):
-        await asyncio.to_thread(cluster.stop_apiserver)
-        await asyncio.to_thread(cluster.start_apiserver)
-        await create(client, namespace, "two")
-        await heard.until(lambda seen: ("ADDED", "two") in seen.names())
-    assert heard.names() == [("ADDED", "one"), ("ADDED", "two")]
-
-
-async def test_compaction_while_disconnected_shows_the_difference_only(client: KubeClient, cluster: DevCluster) -> None:
-    namespace, heard = cluster.namespace(), Recorder()
-    for name in ("kept", "lost"):
-        await create(client, namespace, name)
-    informer = Informer(client, CONFIG_MAPS, namespace=namespace, handler=heard)
-    async with watching(informer):
-        seen = int(informer.resource_version)
-        await asyncio.to_thread(cluster.stop_apiserver)
-        try:
-            await etcd(cluster, "kv/deleterange", key=encoded(f"/registry/configmaps/{namespace}/lost"))
-            for _ in range(5):
-                header = await etcd(cluster, "kv/put", key=encoded("/elsewhere"), value=encoded("x"))
-            assert int(str(header["revision"])) > seen
-            await etcd(cluster, "kv/compaction", revision=str(header["revision"]), physical=True)
-        finally:
-            await asyncio.to_thread(cluster.start_apiserver)
-        await heard.until(lambda seen: ("DELETED", "lost") in seen.names())
-        await create(client, namespace, "later")
-        await heard.until(lambda seen: ("ADDED", "later") in seen.names())
-    assert heard.names() == [("ADDED", "kept"), ("ADDED", "lost"), ("DELETED", "lost"), ("ADDED", "later")]
-
-
-async def etcd(cluster: DevCluster, method: str, **body: object) -> JsonObject:
-    async with (
-        aiohttp.ClientSession() as session,
-        session.post(f"{cluster.etcd_endpoint}/v3/{method}", json=body) as response,
-    ):
-        document = jsondoc.loads(await response.read())
-    assert isinstance(document, dict)
-    header = document["header"]
-    assert isinstance(header, dict)
-    return header
-
-
-def encoded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
-
-
-async def test_kind_that_is_not_served_yet_is_said_and_then_found(client: KubeClient) -> None:
-    document = crd("latecomers", "Latecomer")
-    resource = Resource("kube.test.example.com", "v1", "Latecomer", "latecomers", True)
-    informer = Informer(client, resource, namespace=None, handler=Recorder())
-    task = asyncio.create_task(informer.run(), name="informer under test")
-    try:
-        with pytest.raises(KubeError, match=r"latecomers.*404"):
-            await informer.wait_synced(0.5)
-        await crds.install(client, [("late.yaml", document)], labels={})
-        await informer.wait_synced(30)
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-        await client.request("DELETE", CUSTOM_RESOURCE_DEFINITIONS.path(name="latecomers.kube.test.example.com"))
 
 
 # --- CRDs ---

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon_operator.kube.limiter import TokenBucket
+from addon_operator.backoff import TokenBucket
 
 
 def test_burst_is_free_and_the_rest_waits_in_order() -> None:

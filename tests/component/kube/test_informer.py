@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from addon_operator import jsondoc
 from addon_operator.errors import KubeError
@@ -59,6 +60,16 @@ def trouble(code: int, reason: str) -> bytes:
     return line("ERROR", {"kind": "Status", "code": code, "reason": reason})
 
 
+def streamed(version: int, *items: JsonObject, then: bytes = b"", stay: bool = False) -> Handler:
+    """The list as the beginning of a watch, and what comes after it."""
+    end: JsonObject = {"resourceVersion": str(version), "annotations": {"k8s.io/initial-events-end": "true"}}
+    lines = [line("ADDED", item) for item in items]
+    return streams(*lines, line("BOOKMARK", {"kind": "ConfigMap", "metadata": end}) + then, stay=stay)
+
+
+NO_STREAMING = refuses(422, "Invalid", message="sendInitialEvents is forbidden")
+
+
 class Heard:
     """Remembers events as (kind, name, resourceVersion)."""
 
@@ -85,25 +96,46 @@ async def play(
     steps: list[Handler],
     *,
     handler: Callable[[Event], None] | None = None,
+    on_trouble: Callable[[KubeError | None], None] = lambda _error: None,
     watch_timeout_s: float = 300.0,
+    streaming: bool = False,
 ) -> tuple[Informer, Heard]:
-    """Runs an informer through all steps, until it asks once more than there are steps."""
+    """Runs an informer through all steps, until it asks once more than there are steps.
+
+    Unless `streaming`, the server does not stream lists; the request that finds that out is not shown in `api.asked`.
+    """
     heard = Heard()
-    api.steps = list(steps)
-    informer = Informer(client, CONFIG_MAPS, namespace="n", handler=handler or heard, watch_timeout_s=watch_timeout_s)
+    api.steps = steps if streaming else [NO_STREAMING, *steps]
+    requests = len(api.steps) + 1
+    informer = Informer(
+        client,
+        CONFIG_MAPS,
+        namespace="n",
+        handler=handler or heard,
+        on_trouble=on_trouble,
+        watch_timeout_s=watch_timeout_s,
+    )
+    async with running(informer):
+        await api.until_asked(requests)
+    if not streaming:
+        del api.asked[0]
+    return informer, heard
+
+
+@contextlib.asynccontextmanager
+async def running(informer: Informer) -> AsyncIterator[None]:
     task = asyncio.create_task(informer.run(), name="informer under test")
     try:
-        await api.until_asked(len(steps) + 1)
+        yield
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-    return informer, heard
 
 
 def watches(api: Api) -> list[str]:
-    """What each watch resumed from, in order."""
-    return [asked.query["resourceVersion"] for asked in api.asked if "watch" in asked.query]
+    """What each watch resumed from, in order; empty for one that begins with the list."""
+    return [asked.query.get("resourceVersion", "") for asked in api.asked if "watch" in asked.query]
 
 
 def lists(api: Api) -> int:
@@ -124,6 +156,195 @@ async def test_objects_are_complete_and_lean(client: KubeClient, api: Api) -> No
     assert (event.object["apiVersion"], event.object["kind"]) == ("v1", "ConfigMap")
     assert event.object["data"] == {"version": "1"}
     assert "managedFields" not in str(event.object)
+
+
+async def test_next_page_is_under_way_while_one_is_handed_out(client: KubeClient, api: Api) -> None:
+    under_way: dict[str, int] = {}
+
+    def look(event: Event) -> None:
+        under_way[text(event, "name")] = len(page_requests())
+
+    await play(client, api, [page(9, config_map("a", 1), more="x"), page(9, config_map("b", 2))], handler=look)
+    assert under_way == {"a": 1, "b": 0}
+
+
+async def test_page_that_is_under_way_ends_with_the_informer(client: KubeClient, api: Api) -> None:
+    informer = Informer(client, CONFIG_MAPS, namespace="n", handler=Heard())
+    api.steps = [NO_STREAMING, page(9, config_map("a", 1), more="x")]
+    async with running(informer):
+        await api.until_asked(3)
+        assert len(page_requests()) == 1
+    assert page_requests() == []
+
+
+async def test_page_that_is_under_way_ends_with_a_list_that_fails(client: KubeClient, api: Api) -> None:
+    informer = Informer(client, CONFIG_MAPS, namespace="n", handler=Heard(fails_for="bad"))
+    api.steps = [NO_STREAMING, page(9, config_map("bad", 1), more="x")]
+    async with running(informer):
+        await api.until_asked(3)
+    assert page_requests() == []
+
+
+def page_requests() -> list[str]:
+    names = [task.get_name() for task in asyncio.all_tasks() if not task.done()]
+    return [name for name in names if name.startswith("next page")]
+
+
+async def test_list_and_watch_are_one_request_where_the_server_streams(client: KubeClient, api: Api) -> None:
+    after = line("MODIFIED", config_map("a", 30))
+    steps = [streamed(20, config_map("b", 12), config_map("a", 11), then=after, stay=True)]
+    informer, heard = await play(client, api, steps, streaming=True, watch_timeout_s=0.5)
+    assert informer.synced.is_set()
+    assert heard.short() == [("ADDED", "b", "12"), ("ADDED", "a", "11"), ("MODIFIED", "a", "30")]
+    query = api.asked[0].query
+    assert (query["sendInitialEvents"], query["resourceVersionMatch"]) == ("true", "NotOlderThan")
+    assert (query["allowWatchBookmarks"], "limit" in query) == ("true", False)
+    assert watches(api) == ["", "30"]
+
+
+async def test_list_in_a_stream_counts_from_its_end(client: KubeClient, api: Api) -> None:
+    informer = Informer(client, CONFIG_MAPS, namespace="n", handler=(heard := Heard()), watch_timeout_s=60)
+    api.steps = [streams(line("ADDED", config_map("a", 1)), bookmark(5), stay=True)]
+    async with running(informer):
+        while not heard.events:
+            await asyncio.sleep(0)
+        assert not informer.synced.is_set()
+        assert informer.resource_version == ""
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        pytest.param(breaks, id="connection lost"),
+        pytest.param(streams, id="ended by the server"),
+        pytest.param(lambda *lines: streams(*lines, trouble(500, "Broken")), id="error in the stream"),
+    ],
+)
+async def test_list_in_a_stream_that_breaks_starts_over(
+    client: KubeClient, api: Api, broken: Callable[..., Handler]
+) -> None:
+    cut = broken(line("ADDED", config_map("a", 1)), line("ADDED", config_map("gone meanwhile", 2)))
+    whole = streamed(20, config_map("a", 1), config_map("b", 15))
+    _, heard = await play(client, api, [cut, whole], streaming=True)
+    assert heard.short() == [
+        ("ADDED", "a", "1"),
+        ("ADDED", "gone meanwhile", "2"),
+        ("ADDED", "b", "15"),
+        ("DELETED", "gone meanwhile", "20"),
+    ]
+    assert watches(api) == ["", "", "20"]
+
+
+async def test_new_list_in_a_stream_tells_the_difference_only(client: KubeClient, api: Api) -> None:
+    before = streamed(9, config_map("same", 1), config_map("changed", 2), config_map("lost", 3))
+    after = streamed(50, config_map("same", 1), config_map("changed", 40), config_map("new", 41))
+    _, heard = await play(client, api, [before, refuses(410, "Gone"), after], streaming=True)
+    assert heard.short()[3:] == [("MODIFIED", "changed", "40"), ("ADDED", "new", "41"), ("DELETED", "lost", "50")]
+    assert watches(api) == ["", "9", "", "50"]
+
+
+async def test_server_that_does_not_stream_is_asked_for_pages_without_a_word(client: KubeClient, api: Api) -> None:
+    told: list[KubeError | None] = []
+    steps = [NO_STREAMING, page(9, config_map("a", 1)), refuses(410, "Gone"), page(20, config_map("a", 1))]
+    await play(client, api, steps, streaming=True, on_trouble=told.append)
+    assert [asked.query.get("limit") for asked in api.asked] == [None, "500", None, "500", None]
+    assert watches(api) == ["", "9", "20"]
+    assert statuses(told) == [410, None]
+
+
+async def test_server_that_cannot_stream_yet_is_asked_for_pages_this_time(client: KubeClient, api: Api) -> None:
+    cold = refuses(429, "TooManyRequests", message="storage is (re)initializing", retry_after="60")
+    informer, heard = await play(client, api, [cold, page(9, config_map("a", 1)), refuses(410, "Gone")], streaming=True)
+    assert informer.synced.is_set()
+    assert heard.short() == [("ADDED", "a", "1")]
+    assert watches(api) == ["", "9", ""]
+
+
+async def test_server_that_does_not_know_streamed_lists_is_asked_for_pages(client: KubeClient, api: Api) -> None:
+    told: list[KubeError | None] = []
+    endless = streams(line("ADDED", config_map("a", 1)), stay=True)
+    steps = [endless, page(9, config_map("a", 1), config_map("b", 2))]
+    _, heard = await play(client, api, steps, streaming=True, watch_timeout_s=0.5, on_trouble=told.append)
+    assert heard.short() == [("ADDED", "a", "1"), ("ADDED", "b", "2")]
+    assert "no end of the list" in str(told[0])
+    assert told[1:] == [None]
+
+
+def statuses(told: list[KubeError | None]) -> list[int | None]:
+    return [None if error is None else error.status for error in told]
+
+
+@pytest.mark.parametrize(
+    ("steps", "wanted"),
+    [
+        pytest.param([page(9)], [], id="none"),
+        pytest.param([refuses(500, ""), refuses(403, ""), page(9)], [500, 403, None], id="list"),
+        pytest.param([page(9), refuses(500, ""), streams(bookmark(10))], [500, None, 0], id="watch"),
+        pytest.param([page(9), refuses(410, ""), refuses(503, ""), page(9)], [410, 503, None], id="new list"),
+        pytest.param([page(9), refuses(403, ""), streams(bookmark(10))], [403, None, 0], id="may list but not watch"),
+    ],
+)
+async def test_trouble_is_told_and_so_is_its_end(
+    client: KubeClient, api: Api, steps: list[Handler], wanted: list[int | None]
+) -> None:
+    told: list[KubeError | None] = []
+    await play(client, api, steps, on_trouble=told.append)
+    assert statuses(told) == wanted
+
+
+async def test_who_may_not_list_any_more_keeps_what_is_known(client: KubeClient, api: Api) -> None:
+    forbidden = refuses(403, "Forbidden")
+    steps = [page(9, config_map("a", 1)), refuses(410, "Gone"), forbidden, forbidden, page(20, config_map("a", 1))]
+    _, heard = await play(client, api, steps)
+    assert heard.short() == [("ADDED", "a", "1")]
+
+
+NOT_FOUND = refuses(404, "NotFound")
+VERSION = gives({"gitVersion": "v1.36.3"})
+
+
+async def test_objects_of_a_kind_that_is_gone_are_deleted_until_it_comes_back(client: KubeClient, api: Api) -> None:
+    told: list[KubeError | None] = []
+    first = page(9, config_map("a", 1), config_map("b", 2))
+    steps = [first, NOT_FOUND, VERSION, NOT_FOUND, page(30, config_map("a", 25, uid="new"))]
+    informer, heard = await play(client, api, steps, on_trouble=told.append)
+    assert heard.short()[2:] == [("DELETED", "a", "9"), ("DELETED", "b", "9"), ("ADDED", "a", "25")]
+    assert statuses(told) == [404, 404, None]
+    assert informer.synced.is_set()
+    # The second 404 has nobody left to delete, and asks no further.
+    assert [asked.path for asked in api.asked].count("/version") == 1
+
+
+async def test_not_found_of_a_proxy_without_a_server_deletes_nothing(client: KubeClient, api: Api) -> None:
+    steps = [page(9, config_map("a", 1)), NOT_FOUND, NOT_FOUND, page(9, config_map("a", 1))]
+    _, heard = await play(client, api, steps)
+    assert heard.short() == [("ADDED", "a", "1")]
+
+
+async def test_credentials_that_cannot_be_read_for_a_while_are_a_passing_trouble(api: Api, tmp_path: Path) -> None:
+    told: list[KubeError | None] = []
+    kubeconfig = api.kubeconfig(tmp_path, {"token": "first"})
+    client = await KubeClient.connect(config_file=kubeconfig, context=None, server=None, qps=0, burst=1)
+    whole = kubeconfig.read_text()
+
+    async def rotate(request: web.Request) -> web.StreamResponse:
+        kubeconfig.write_text("")
+        return await refuses(401, "Unauthorized")(request)
+
+    def mend(error: KubeError | None) -> None:
+        told.append(error)
+        kubeconfig.write_text(whole.replace("first", "second"))
+
+    refused = refuses(401, "Unauthorized")
+    steps = [page(9, config_map("a", 1)), rotate, refused, streams(bookmark(10))]
+    try:
+        _, heard = await play(client, api, steps, on_trouble=mend)
+    finally:
+        await client.close()
+    assert "kubeconfig" in str(told[0])
+    assert heard.short() == [("ADDED", "a", "1")]
+    assert watches(api) == ["9", "9", "9", "10"]
+    assert api.asked[-1].headers["Authorization"] == "Bearer second"
 
 
 async def test_watch_is_resumed_after_the_last_thing_seen(client: KubeClient, api: Api) -> None:
@@ -228,40 +449,35 @@ async def test_failing_handler_costs_its_own_event_only(client: KubeClient, api:
 
 async def test_server_that_ends_watches_at_once_is_not_asked_in_a_tight_loop(client: KubeClient, api: Api) -> None:
     informer = Informer(client, CONFIG_MAPS, namespace="n", handler=Heard())
-    api.steps = [page(9), *(streams() for _ in range(100))]
-    task = asyncio.create_task(informer.run(), name="informer under test")
-    await asyncio.sleep(1.5)
-    task.cancel()
-    await asyncio.wait([task])
+    api.steps = [streamed(9), *(streams() for _ in range(100))]
+    async with running(informer):
+        await asyncio.sleep(1.5)
     assert len(watches(api)) < 15
 
 
 async def test_retry_after_is_honoured(client: KubeClient, api: Api) -> None:
     loop = asyncio.get_running_loop()
     began = loop.time()
-    await play(client, api, [page(9), refuses(503, "Busy", retry_after="1")])
+    await play(client, api, [page(9), refuses(429, "TooManyRequests", retry_after="1")])
     assert loop.time() - began >= 1
 
 
 async def test_not_synced_says_what_and_why(client: KubeClient, api: Api) -> None:
     api.steps = [refuses(403, "Forbidden", message="configmaps is forbidden") for _ in range(20)]
     informer = Informer(client, CONFIG_MAPS, namespace="n", handler=Heard())
-    task = asyncio.create_task(informer.run(), name="informer under test")
-    with pytest.raises(KubeError, match=r"configmaps in n: not listed within 0\.3 s: .*403 Forbidden"):
-        await informer.wait_synced(0.3)
-    task.cancel()
-    await asyncio.wait([task])
+    async with running(informer):
+        with pytest.raises(KubeError, match=r"configmaps in n: not listed within 0\.3 s: .*403 Forbidden"):
+            await informer.wait_synced(0.3)
 
 
 async def test_metadata_only_asks_for_no_more(client: KubeClient, api: Api) -> None:
     informer = Informer(client, CONFIG_MAPS, namespace=None, label_selector="a=b", metadata_only=True, handler=Heard())
-    api.steps = [page(9)]
-    task = asyncio.create_task(informer.run(), name="informer under test")
-    await api.until_asked(2)
-    task.cancel()
-    await asyncio.wait([task])
-    listed, watched = api.asked
-    assert {listed.path, watched.path} == {"/api/v1/configmaps"}
+    api.steps = [NO_STREAMING, page(9)]
+    async with running(informer):
+        await api.until_asked(3)
+    streamed, listed, watched = api.asked
+    assert {streamed.path, listed.path, watched.path} == {"/api/v1/configmaps"}
+    assert "as=PartialObjectMetadata;" in streamed.headers["Accept"]
     assert "as=PartialObjectMetadataList;" in listed.headers["Accept"]
     assert "as=PartialObjectMetadata;" in watched.headers["Accept"]
     assert (listed.query["labelSelector"], watched.query["labelSelector"]) == ("a=b", "a=b")

@@ -1,0 +1,500 @@
+"""Monitors against an API server in memory, in virtual time: refusals, kinds that come late, any order of events."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from addon_operator import jsondoc
+from addon_operator.errors import KubeError
+from addon_operator.jsondoc import JsonObject
+from addon_operator.kube.client import KubeClient
+from addon_operator.kube.discovery import Discovery
+from addon_operator.kube.monitor import Change, Monitor, Monitors, WatchSpec
+from addon_operator.kube.refs import CONFIG_MAPS, Resource
+from tests.fakes import clock
+
+WIDGETS = Resource("example.com", "v1", "Widget", "widgets", True)
+PATH = CONFIG_MAPS.path()
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+Key = tuple[str, str]
+
+
+class Server:
+    """Serves lists and watches of its objects, all kept in memory; stands in for the client as well.
+
+    Attributes:
+        refusals: by path, what requests get instead of an answer.
+        served: what discovery says.
+        discovered: how often it was asked.
+        open: how many watches there are.
+    """
+
+    def __init__(self, *served: Resource) -> None:
+        self.refusals: dict[str, KubeError] = {}
+        self.served = [CONFIG_MAPS, *served]
+        self.discovered = 0
+        self.open = 0
+        self._version = 1
+        self._oldest = 0
+        self._objects: dict[str, dict[Key, JsonObject]] = {}
+        self._log: list[tuple[int, str, bytes]] = []
+        self._more = asyncio.Event()
+        self._breaks = 0
+
+    def put(self, name: str, namespace: str = "n", *, path: str = PATH, **data: str) -> None:
+        objects = self._objects.setdefault(path, {})
+        kind = "MODIFIED" if (namespace, name) in objects else "ADDED"
+        self._version += 1
+        metadata: JsonObject = {
+            "namespace": namespace,
+            "name": name,
+            "uid": name,
+            "resourceVersion": f"{self._version}",
+        }
+        objects[namespace, name] = {"metadata": metadata, "data": {**data}}
+        self._tell(kind, path, objects[namespace, name])
+
+    def delete(self, name: str, namespace: str = "n", *, path: str = PATH) -> None:
+        self._version += 1
+        item = self._objects[path].pop((namespace, name))
+        metadata = {**cast("JsonObject", item["metadata"]), "resourceVersion": str(self._version)}
+        self._tell("DELETED", path, {**item, "metadata": metadata})
+
+    def refuse(self, path: str, status: int, reason: str, message: str = "") -> None:
+        """Refuses from now on, and ends the watches that there are."""
+        self.refusals[path] = KubeError(f"GET {path}: {message}", status=status, reason=reason)
+        self.break_watches()
+
+    def break_watches(self, *, forget: bool = False) -> None:
+        self._breaks += 1
+        self._oldest = self._version if forget else self._oldest
+        self._more.set()
+
+    def _tell(self, kind: str, path: str, item: JsonObject) -> None:
+        self._log.append((self._version, path, jsondoc.dumps({"type": kind, "object": item})))
+        self._more.set()
+
+    async def discover(self) -> Discovery:
+        self.discovered += 1
+        await asyncio.sleep(0.01)
+        return Discovery(self.served, ["v1"])
+
+    async def server_version(self) -> str:
+        return "v1"
+
+    async def request(self, _method: str, path: str, **_: object) -> bytes:
+        self._check(path)
+        items = [*self._objects.get(path, {}).values()]
+        return jsondoc.dumps({"metadata": {"resourceVersion": str(self._version)}, "items": [*items]})
+
+    async def stream(self, path: str, *, query: Mapping[str, str], **_: object) -> AsyncIterator[bytes]:
+        self._check(path)
+        if "sendInitialEvents" in query:
+            raise KubeError("lists are not streamed here", status=422, reason="Invalid")
+        seen, breaks = int(query["resourceVersion"]), self._breaks
+        if seen < self._oldest:
+            raise KubeError("too old", status=410, reason="Expired")
+        self.open += 1
+        try:
+            await asyncio.sleep(2)
+            while self._breaks == breaks:
+                for version, where, line in [entry for entry in self._log if entry[0] > seen]:
+                    seen = version
+                    if where == path:
+                        yield line
+                self._more.clear()
+                await self._more.wait()
+        finally:
+            self.open -= 1
+
+    def _check(self, path: str) -> None:
+        if error := self.refusals.get(path):
+            raise error
+
+
+class Heard:
+    def __init__(self, *, fails: bool = False) -> None:
+        self.changes: list[Change] = []
+        self.reasons: list[str | None] = []
+        self.failures: list[tuple[str, str, str]] = []
+        self.runs = 0
+        self.fails = fails
+        self.on_change: Callable[[], None] = lambda: None
+
+    def changed(self, change: Change) -> None:
+        self.changes.append(change)
+        self.on_change()
+        if self.fails:
+            raise RuntimeError("a bug in a listener")
+
+    def filter_failed(self, namespace: str, name: str, error: str) -> None:
+        self.failures.append((namespace, name, error))
+
+    def filtered(self, _seconds: float) -> None:
+        self.runs += 1
+
+    def blocked(self, reason: str | None) -> None:
+        self.reasons.append(reason)
+
+    def short(self) -> list[tuple[str, str]]:
+        return [(change.kind, change.name) for change in self.changes]
+
+
+class Site:
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.errors: list[str] = []
+        client = cast("KubeClient", server)
+        self.monitors = Monitors(client, server.discover, on_watch_error=self.errors.append)
+
+    def begin(self, kind: str = "cm", *, fails: bool = False, **spec: Any) -> tuple[Monitor, Heard]:
+        heard = Heard(fails=fails)
+        name = "ConfigMap" if kind == "cm" else kind
+        return self.monitors.start(WatchSpec(name, **spec), heard, title="hook h, binding b"), heard
+
+    async def watch(self, **spec: Any) -> tuple[Monitor, Heard]:
+        monitor, heard = self.begin(**spec)
+        await monitor.wait_listed()
+        await quiet()
+        return monitor, heard
+
+
+async def quiet() -> None:
+    """Lets everything come to rest; costs no time."""
+    await asyncio.sleep(20)
+
+
+def play(scenario: Callable[[Site], Awaitable[None]], server_of: Callable[[], Server] = Server) -> None:
+    async def main() -> None:
+        site = Site(server_of())
+        task = asyncio.create_task(site.monitors.run(), name="monitors under test")
+        try:
+            await scenario(site)
+            assert not task.done()
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    clock.run(main())
+
+
+def data(item: bytes | None) -> object:
+    assert item is not None
+    return json.loads(item)["data"]
+
+
+def test_one_question_and_one_watch_for_many_that_start_together() -> None:
+    async def scenario(site: Site) -> None:
+        site.server.put("a", key="1")
+        started = [site.begin(jq_filter=".data.key", keep_objects=number % 2 == 0) for number in range(20)]
+        for monitor, _ in started:
+            await monitor.settled()
+        assert (site.server.discovered, site.monitors.watches) == (1, 1)
+        await quiet()
+        site.server.put("a", key="2")
+        await quiet()
+        assert [heard.short() for _, heard in started] == [[("Modified", "a")]] * 20
+        assert sum(heard.runs for _, heard in started) == 2
+        assert len({id(monitor.items()[0].object) for monitor, _ in started[::2]}) == 1
+        for monitor, _ in started:
+            assert (site.monitors.watches, site.server.open) == (1, 1)
+            monitor.stop()
+        await quiet()
+        assert (site.monitors.watches, site.server.open) == (0, 0)
+
+    play(scenario)
+
+
+def test_monitors_may_start_before_anything_runs() -> None:
+    async def main() -> None:
+        site = Site(Server())
+        monitor, _ = site.begin()
+        await quiet()
+        assert (monitor.listed, site.server.discovered) == (False, 0)
+        task = asyncio.create_task(site.monitors.run(), name="monitors under test")
+        await monitor.settled()
+        assert monitor.listed
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    clock.run(main())
+
+
+def test_broken_listener_hurts_nobody_else() -> None:
+    async def scenario(site: Site) -> None:
+        _, broken = await site.watch(fails=True)
+        monitor, heard = await site.watch()
+        site.server.put("a")
+        site.server.put("b")
+        await quiet()
+        assert heard.short() == broken.short() == [("Added", "a"), ("Added", "b")]
+        assert len(monitor.items()) == 2
+
+    play(scenario)
+
+
+def test_listener_may_stop_its_monitor() -> None:
+    async def scenario(site: Site) -> None:
+        for name in ("a", "b"):
+            site.server.put(name)
+        monitor, heard = await site.watch()
+        other, _ = await site.watch()
+        heard.on_change = monitor.stop
+        site.server.put("a")
+        site.server.put("b")
+        await quiet()
+        assert (heard.short(), monitor.items(), len(other.items())) == ([("Modified", "a")], [], 2)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("keep_objects", [True, False], ids=["objects", "nothing"])
+def test_object_that_went_away_unseen(keep_objects: bool) -> None:
+    async def scenario(site: Site) -> None:
+        site.server.put("a", key="1")
+        _, heard = await site.watch(jq_filter=".data.key", keep_objects=keep_objects)
+        site.server.break_watches()
+        site.server.delete("a")
+        site.server.break_watches(forget=True)
+        await quiet()
+        [change] = heard.changes
+        assert (change.kind, change.filter_result) == ("Deleted", b'"1"')
+        document = json.loads(change.object)
+        assert (document["apiVersion"], document["kind"], document["metadata"]["name"]) == ("v1", "ConfigMap", "a")
+        assert document.get("data") == ({"key": "1"} if keep_objects else None)
+
+    play(scenario)
+
+
+def test_objects_of_a_namespace_that_begins_to_match_come_whole_even_if_nobody_kept_them() -> None:
+    async def scenario(site: Site) -> None:
+        path = CONFIG_MAPS.path("x")
+        site.server.put("a", "x", path=path, key="1")
+        await site.watch(namespaces=("x",), keep_objects=False, jq_filter=".data.key")
+        _, heard = await site.watch(namespace_labels="follow=me", keep_objects=False, jq_filter=".data.key")
+        site.server.put("x", "", path="/api/v1/namespaces")
+        await quiet()
+        site.server.delete("x", "", path="/api/v1/namespaces")
+        await quiet()
+        site.server.delete("a", "x", path=path)
+        await quiet()
+        assert [(change.kind, change.filter_result) for change in heard.changes] == [
+            ("Added", b'"1"'),
+            ("Deleted", b'"1"'),
+        ]
+        documents = [json.loads(change.object) for change in heard.changes]
+        assert [document.get("data") for document in documents] == [{"key": "1"}, None]
+        assert documents[1]["metadata"] == {"namespace": "x", "name": "a"}
+
+    play(scenario)
+
+
+def test_server_that_is_away_blocks_nothing() -> None:
+    async def scenario(site: Site) -> None:
+        site.server.put("a")
+        monitor, heard = await site.watch()
+        site.server.refuse(PATH, 0, "Unreachable")
+        await quiet()
+        site.server.put("b")
+        site.server.refusals.clear()
+        await quiet()
+        assert (heard.short(), heard.reasons, len(monitor.items())) == ([("Added", "b")], [], 2)
+        assert set(site.errors) >= {"Unreachable"}
+
+    play(scenario)
+
+
+def test_permission_that_is_taken_away_and_given_back() -> None:
+    async def scenario(site: Site) -> None:
+        site.server.put("a")
+        monitor, heard = await site.watch()
+        site.server.refuse(PATH, 403, "Forbidden", 'User "x" cannot watch resource "configmaps"')
+        await quiet()
+        reason = 'missing permission: verb watch on resource configmaps of API group "" in the whole cluster'
+        assert (monitor.blocked_reason, monitor.listed, len(monitor.items())) == (reason, True, 1)
+        site.server.refuse(PATH, 0, "Unreachable")
+        await quiet()
+        assert heard.reasons == [reason]
+        site.server.refusals.clear()
+        await quiet()
+        site.server.put("a")
+        await quiet()
+        assert (heard.reasons, heard.short()) == ([reason, None], [("Modified", "a")])
+
+    play(scenario)
+
+
+def test_kind_that_comes_later() -> None:
+    async def scenario(site: Site) -> None:
+        monitor, heard = site.begin("widget")
+        other, _ = site.begin("widgets")
+        await monitor.settled()
+        await asyncio.sleep(100)
+        asked, watches = site.server.discovered, site.monitors.watches
+        assert watches == 2
+        await asyncio.sleep(1000)
+        assert site.server.discovered == asked
+        site.server.put("widgets.example.com", "", path=CRDS)
+        await asyncio.sleep(3)
+        site.server.served.append(WIDGETS)
+        site.server.put("one", path=WIDGETS.path())
+        await monitor.wait_listed()
+        await other.wait_listed()
+        assert (site.monitors.watches, len(monitor.items())) == (1, 1)
+        assert heard.reasons == ["the API server does not serve the kind widget; waiting for it", None]
+        assert heard.changes == []
+
+    play(scenario)
+
+
+def test_kind_that_comes_later_without_the_permission_to_see_it_coming() -> None:
+    async def scenario(site: Site) -> None:
+        for path in (CRDS, API_SERVICES):
+            site.server.refuse(path, 403, "Forbidden")
+        monitor, _ = site.begin("widget")
+        await asyncio.sleep(1000)
+        asked = site.server.discovered
+        await asyncio.sleep(300)
+        assert 9 <= site.server.discovered - asked <= 11
+        site.server.served.append(WIDGETS)
+        await monitor.wait_listed()
+
+    play(scenario)
+
+
+def test_kind_that_goes_and_comes_back_in_another_version() -> None:
+    async def scenario(site: Site) -> None:
+        site.server.put("one", path=WIDGETS.path(), key="1")
+        monitor, heard = site.begin("widget")
+        await monitor.wait_listed()
+        site.server.refuse(WIDGETS.path(), 404, "NotFound")
+        await asyncio.sleep(30)
+        assert (heard.short(), monitor.items(), monitor.listed) == ([("Deleted", "one")], [], True)
+        site.server.served.remove(WIDGETS)
+        await asyncio.sleep(300)
+        newer = Resource("example.com", "v2", "Widget", "widgets", True)
+        site.server.put("two", path=newer.path())
+        site.server.served.append(newer)
+        site.server.put("widgets.example.com", "", path=CRDS)
+        await quiet()
+        assert (heard.short()[1:], heard.reasons, site.monitors.watches) == ([("Added", "two")], [], 1)
+        assert json.loads(heard.changes[1].object)["apiVersion"] == "example.com/v2"
+
+    play(scenario, lambda: Server(WIDGETS))
+
+
+def test_discovery_that_fails_is_asked_again() -> None:
+    async def scenario(site: Site) -> None:
+        server, discover = site.server, site.server.discover
+        failures = iter([KubeError("away", status=0, reason="Unreachable"), ValueError("not JSON")])
+
+        async def fail_first() -> Discovery:
+            for failure in failures:
+                raise failure
+            return await discover()
+
+        site.monitors = Monitors(cast("KubeClient", server), fail_first)
+        task = asyncio.create_task(site.monitors.run(), name="monitors under test")
+        monitor, heard = site.begin()
+        await monitor.settled()
+        assert (monitor.listed, heard.reasons) == (True, [])
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    play(scenario)
+
+
+def test_filter_that_does_not_compile_is_refused_at_once() -> None:
+    async def scenario(site: Site) -> None:
+        with pytest.raises(ValueError, match="syntax error"):
+            site.begin(jq_filter=".[")
+
+    play(scenario)
+
+
+def test_filter_that_fails_on_one_object_only_blocks_those_that_use_it() -> None:
+    async def scenario(site: Site) -> None:
+        site.server.put("a", key="x")
+        failing, heard = site.begin(jq_filter=".data.key[0]")
+        healthy, _ = await site.watch(jq_filter=".data")
+        assert failing.blocked_reason == "jqFilter fails on n/a: cannot index string"
+        site.server.put("a", other="x")
+        await quiet()
+        assert failing.listed
+        assert heard.reasons[-1] is None
+        assert (failing.items()[0].filter_result, healthy.items()[0].filter_result) == (b"null", b'{"other":"x"}')
+        assert site.monitors.watches == 1
+
+    play(scenario)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.sampled_from("abc"), st.sampled_from("mn"), st.sampled_from("123")),
+        st.tuples(st.just("delete"), st.sampled_from("abc"), st.sampled_from("mn"), st.just("")),
+        st.tuples(st.sampled_from(["break", "forget", "rest"]), st.just(""), st.just(""), st.just("")),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(before=STEPS, after=STEPS, jq_filter=st.sampled_from(["", ".data.key", ".data.key[0]?"]))
+def test_snapshot_and_changes_agree_with_the_server(
+    before: list[tuple[str, str, str, str]], after: list[tuple[str, str, str, str]], jq_filter: str
+) -> None:
+    async def scenario(site: Site) -> None:
+        model: dict[Key, str] = {}
+        await take(site.server, model, before)
+        monitor, heard = await site.watch(jq_filter=jq_filter)
+        told = {key_of(item.object): data(item.object) for item in monitor.items()}
+        assert told == {key: {"key": value} for key, value in model.items()}
+        await take(site.server, model, after)
+        await quiet()
+        final = [(key_of(item.object), data(item.object)) for item in monitor.items()]
+        assert final == [(key, {"key": value}) for key, value in sorted(model.items())]
+        for change in heard.changes:
+            key = (change.namespace, change.name)
+            assert (change.kind == "Added") == (key not in told)
+            if change.kind == "Deleted":
+                del told[key]
+            else:
+                told[key] = data(change.object)
+        assert told.keys() == model.keys()
+        if jq_filter != ".data.key[0]?":
+            assert told == dict(final)
+
+    play(scenario)
+
+
+async def take(server: Server, model: dict[Key, str], steps: list[tuple[str, str, str, str]]) -> None:
+    for step, name, namespace, value in steps:
+        match step:
+            case "put":
+                model[namespace, name] = value
+                server.put(name, namespace, key=value)
+            case "delete" if (namespace, name) in model:
+                del model[namespace, name]
+                server.delete(name, namespace)
+            case "break" | "forget":
+                server.break_watches(forget=step == "forget")
+            case "rest":
+                await quiet()
+
+
+def key_of(document: bytes | None) -> Key:
+    assert document is not None
+    metadata = json.loads(document)["metadata"]
+    return metadata["namespace"], metadata["name"]
