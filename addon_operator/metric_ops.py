@@ -1,7 +1,7 @@
 """What a hook says in the file named by METRICS_PATH, as typed operations.
 
-Pure: text in, operations or a list of problems out. What the operations do is in `metrics.HookMetrics`; hook runs call
-both. Source: contract.md 2.5, 6.3.
+Pure: text in, operations or a list of problems out. What the operations do is in `hook_metrics.HookMetrics`; hook runs
+call both. Source: contract.md 2.5, 6.3.
 """
 
 from __future__ import annotations

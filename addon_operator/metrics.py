@@ -1,53 +1,27 @@
-"""The operator's own series, each declared once, and the series that hooks make.
+"""The operator's own series, each declared once; those that hooks make and those of the process beside them.
 
-Values are kept here rather than in prometheus_client's own Counter and Histogram: those force `_total` onto counters
-whose published names lack it (`live_ticks`, every hook's), and take 6 kB for each labelled histogram. Registry, sample
-model and the process's figures are the library's. Everything is called from one event loop; nothing locks.
-Source: contract.md 2.5, 2.15.
+Everything is called from one event loop; nothing locks. Source: contract.md 2.5, 2.15.
 """
 
 from __future__ import annotations
 
-import bisect
-import copy
 import dataclasses
-import itertools
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal
 
-from prometheus_client import CollectorRegistry, Metric, ProcessCollector
-from prometheus_client.registry import Collector
+from prometheus_client import CollectorRegistry, ProcessCollector
 
-from addon_operator.metric_ops import Expire, MetricOperation, MetricsError, Record, SeriesKind
-
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+from addon_operator.hook_metrics import HookMetrics
+from addon_operator.metric_ops import SeriesKind
+from addon_operator.series import Family, LiveGauges, render
 
 RunOutcome = Literal["success", "allowed_error", "error"]
-LabelPairs: TypeAlias = tuple[tuple[str, str], ...]
 
 _FINE = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _RUN_BUCKETS = (*_FINE, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0)  # a hook or a helm may take 20 minutes
 _CLIENT_BUCKETS = (*_FINE, 20.0, 50.0)
-
-
-@dataclasses.dataclass(slots=True)
-class _Distribution:
-    """A histogram's state: how many observations fell below each bound (the last one is infinity), and their sum."""
-
-    counts: list[int]
-    total: float = 0.0
-
-    @classmethod
-    def empty(cls, bounds: Sequence[float]) -> _Distribution:
-        return cls([0] * (len(bounds) + 1))
-
-    def observe(self, bounds: Sequence[float], value: float) -> None:
-        self.counts[bisect.bisect_left(bounds, value)] += 1
-        self.total += value
-
-
-_State: TypeAlias = float | _Distribution
+_QUEUE_BUCKETS = (0.0001, 0.0002, 0.0005, *_FINE[: _FINE.index(0.5) + 1])
+_BINDING = "module hook binding queue kind"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,94 +44,51 @@ class HookLabels:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class BindingLabels:
+    """Which kubernetes binding a value belongs to.
+
+    Attributes:
+        module: the module of its hook; None for a global hook.
+        hook: the hook's name, such as `hooks/sub/x.sh`.
+        binding: the binding's name.
+        queue: where its events wait.
+        kind: of the objects that it watches.
+    """
+
+    module: str | None
+    hook: str
+    binding: str
+    queue: str
+    kind: str
+
+    @property
+    def texts(self) -> tuple[str, str, str, str, str]:
+        """Gives the values of all labels."""
+        return (self.module or "", self.hook, self.binding, self.queue, self.kind)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SnapshotSize:
+    """How much one binding keeps in memory.
+
+    Attributes:
+        labels: which binding.
+        objects: how many objects.
+        bytes: how long what is kept of them is, objects and filter results.
+    """
+
+    labels: BindingLabels
+    objects: int
+    bytes: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class HeadTask:
     """The task at the head of a queue; empty texts where a label does not apply."""
 
     module: str
     task_type: str
     hook: str
-
-
-class _Family(Collector):
-    """One built-in metric: its names, labels and current values."""
-
-    def __init__(
-        self, names: Sequence[str], kind: SeriesKind, text: str, labels: Sequence[str], buckets: Sequence[float]
-    ) -> None:
-        self.names = tuple(names)
-        self.kind = kind
-        self.text = text
-        self._labels = tuple(labels)
-        self._buckets = tuple(buckets)
-        self._states: dict[tuple[str, ...], _State] = {}
-        if not labels and kind == "counter":
-            self._states[()] = 0.0
-
-    def add(self, amount: float, *labels: str) -> None:
-        """Raises a counter."""
-        before = self._states.get(labels, 0.0)
-        assert not isinstance(before, _Distribution)
-        self._states[labels] = before + amount
-
-    def set(self, value: float, *labels: str) -> None:
-        """Sets a gauge."""
-        self._states[labels] = value
-
-    def observe(self, value: float, *labels: str) -> None:
-        """Puts one value into a histogram."""
-        state = self._states.get(labels)
-        if state is None:
-            state = self._states[labels] = _Distribution.empty(self._buckets)
-        assert isinstance(state, _Distribution)
-        state.observe(self._buckets, value)
-
-    def drop(self, first: str) -> None:
-        """Forgets the series whose first label has this value."""
-        self._states = {labels: state for labels, state in self._states.items() if labels[0] != first}
-
-    def describe(self) -> list[Metric]:
-        """Tells the registry the names, so that none is declared twice."""
-        return [Metric(name, self.text, self.kind) for name in self.names]
-
-    def collect(self) -> Iterator[Metric]:
-        """Gives the same samples under each of the names."""
-        for name in self.names:
-            family = Metric(name, self.text, self.kind)
-            for labels, state in self._states.items():
-                _add_samples(family, dict(zip(self._labels, labels, strict=True)), state, self._buckets)
-            yield family
-
-
-class _Live(Collector):
-    """Gauges that are read when somebody looks, so that they are never late."""
-
-    def __init__(self, name: str, text: str, read: Callable[[], Iterable[tuple[dict[str, str], float]]]) -> None:
-        self.names = (name,)
-        self.kind: SeriesKind = "gauge"
-        self._text = text
-        self._read = read
-
-    def describe(self) -> list[Metric]:
-        """Tells the registry the name."""
-        return [Metric(self.names[0], self._text, self.kind)]
-
-    def collect(self) -> Iterator[Metric]:
-        """Reads the values of now."""
-        family = Metric(self.names[0], self._text, self.kind)
-        for labels, value in self._read():
-            family.add_sample(family.name, labels, value)
-        yield family
-
-
-def _add_samples(family: Metric, labels: dict[str, str], state: _State, buckets: Sequence[float]) -> None:
-    if not isinstance(state, _Distribution):
-        family.add_sample(family.name, labels, state)
-        return
-    below = itertools.accumulate(state.counts)
-    for bound, count in zip((*buckets, math.inf), below, strict=True):
-        family.add_sample(family.name + "_bucket", {**labels, "le": _number(bound)}, count)
-    family.add_sample(family.name + "_sum", labels, state.total)
-    family.add_sample(family.name + "_count", labels, sum(state.counts))
 
 
 class Metrics:
@@ -178,6 +109,7 @@ class Metrics:
         self._declare_hook_runs()
         self._declare_modules()
         self._declare_operator()
+        self._declare_watching()
         self.hooks = HookMetrics(self._own)
         process = ProcessCollector(registry=self._registry)
         self._own.update((sample.name, "gauge") for family in process.collect() for sample in family.samples)
@@ -244,22 +176,55 @@ class Metrics:
             _CLIENT_BUCKETS,
         )
 
-    def _counter(self, names: str, text: str, labels: str) -> _Family:
+    def _declare_watching(self) -> None:
+        self._jq_seconds = self._histogram(
+            "kube_jq_filter_duration_seconds", "Duration of jq filters.", _BINDING, _FINE
+        )
+        self._event_seconds = self._histogram(
+            "kube_event_duration_seconds", "Time to take in one event of an object.", _BINDING, _FINE
+        )
+        self._jq_errors = self._counter("kube_jq_filter_errors_total", "jq filters that failed.", "module hook binding")
+        self._watch_errors = self._counter(
+            "kubernetes_client_watch_errors_total", "Watches that were interrupted.", "error_type"
+        )
+        self._monitor_missing = self._counter(
+            "binding_monitor_missing_total", "Times a binding could not watch its objects.", "binding"
+        )
+        self._queue_actions = self._histogram(
+            "tasks_queue_action_duration_seconds",
+            "Duration of actions on a queue.",
+            "queue_name queue_action",
+            _QUEUE_BUCKETS,
+        )
+        self._webhook_reviews = self._counter(
+            "webhook_reviews_total", "Reviews that a webhook answered.", "module hook binding outcome"
+        )
+
+    def _counter(self, names: str, text: str, labels: str) -> Family:
         return self._family(names, "counter", text, labels)
 
-    def _gauge(self, names: str, text: str, labels: str) -> _Family:
+    def _gauge(self, names: str, text: str, labels: str) -> Family:
         return self._family(names, "gauge", text, labels)
 
-    def _histogram(self, names: str, text: str, labels: str, buckets: Sequence[float] = _RUN_BUCKETS) -> _Family:
+    def _histogram(self, names: str, text: str, labels: str, buckets: Sequence[float] = _RUN_BUCKETS) -> Family:
         return self._family(names, "histogram", text, labels, buckets)
 
-    def _family(self, names: str, kind: SeriesKind, text: str, labels: str, buckets: Sequence[float] = ()) -> _Family:
+    def _family(self, names: str, kind: SeriesKind, text: str, labels: str, buckets: Sequence[float] = ()) -> Family:
         full_names = [self._prefix + name for name in names.split()]
-        family = _Family(full_names, kind, text, labels.split(), buckets)
+        family = Family(full_names, kind, text, labels.split(), buckets)
         self._register(family)
         return family
 
-    def _register(self, collector: _Family | _Live) -> None:
+    def _watch(
+        self,
+        texts: Mapping[str, str],
+        labels: str,
+        read: Callable[[], Iterable[tuple[tuple[str, ...], tuple[float, ...]]]],
+    ) -> None:
+        full_names = {self._prefix + name: text for name, text in texts.items()}
+        self._register(LiveGauges(full_names, labels.split(), read))
+
+    def _register(self, collector: Family | LiveGauges) -> None:
         self._registry.register(collector)
         self._own.update(dict.fromkeys(collector.names, collector.kind))
 
@@ -385,6 +350,34 @@ class Metrics:
         self._client_latency.observe(latency_s, verb, url)
         self._client_limiter.observe(limiter_wait_s, verb, url)
 
+    def watch_error(self, error_type: str) -> None:
+        """Counts one interruption of a watch, such as `410 Expired` or `Timeout`."""
+        self._watch_errors.add(1, error_type)
+
+    def event_handled(self, labels: BindingLabels, seconds: float) -> None:
+        """Counts one event of an object that a binding has taken in, jq filter included."""
+        self._event_seconds.observe(seconds, *labels.texts)
+
+    def jq_filtered(self, labels: BindingLabels, seconds: float) -> None:
+        """Counts one run of a binding's jq filter."""
+        self._jq_seconds.observe(seconds, *labels.texts)
+
+    def jq_failed(self, labels: BindingLabels) -> None:
+        """Counts one run of a binding's jq filter that failed."""
+        self._jq_errors.add(1, labels.module or "", labels.hook, labels.binding)
+
+    def monitor_missing(self, binding: str) -> None:
+        """Counts one time that a binding cannot watch: nobody serves the kind, or RBAC forbids it."""
+        self._monitor_missing.add(1, binding)
+
+    def queue_action(self, queue: str, action: str, seconds: float) -> None:
+        """Counts one action on a queue, such as `AddLast` or `RemoveFirst`."""
+        self._queue_actions.observe(seconds, queue, action)
+
+    def webhook_review(self, *, module: str | None, hook: str, binding: str, outcome: str) -> None:
+        """Counts one review that a webhook answered: `allowed`, `denied`, `converted`, `error`."""
+        self._webhook_reviews.add(1, module or "", hook, binding, outcome)
+
     def watch_queues(
         self, lengths: Callable[[], Mapping[str, int]], heads: Callable[[], Mapping[str, HeadTask]]
     ) -> None:
@@ -394,28 +387,56 @@ class Metrics:
             lengths: queue -> number of tasks, empty queues included.
             heads: queue -> the task at its head, without empty queues.
         """
+        self._watch(
+            {"tasks_queue_length": "Tasks in a queue."},
+            "queue",
+            lambda: (((queue,), (length,)) for queue, length in lengths().items()),
+        )
+        self._watch(
+            {"tasks_queue_head_info": "The task at the head of a queue."},
+            "queue module task_type hook",
+            lambda: (((queue, *dataclasses.astuple(head)), (1,)) for queue, head in heads().items()),
+        )
 
-        def read_lengths() -> Iterator[tuple[dict[str, str], float]]:
-            return (({"queue": queue}, length) for queue, length in lengths().items())
+    def watch_snapshots(self, read: Callable[[], Iterable[SnapshotSize]]) -> None:
+        """Takes `kube_snapshot_objects` and `kube_snapshot_bytes` from this whenever somebody looks; called once.
 
-        def read_heads() -> Iterator[tuple[dict[str, str], float]]:
-            return (({"queue": queue, **dataclasses.asdict(head)}, 1) for queue, head in heads().items())
+        Args:
+            read: the bindings of now; those with the same labels are added up.
+        """
+        self._watch(
+            {
+                "kube_snapshot_objects": "Objects in the snapshot of a binding.",
+                "kube_snapshot_bytes": "What the snapshot of a binding keeps in memory.",
+            },
+            _BINDING,
+            lambda: ((size.labels.texts, (size.objects, size.bytes)) for size in read()),
+        )
 
-        self._register(_Live(self._prefix + "tasks_queue_length", "Tasks in a queue.", read_lengths))
-        self._register(_Live(self._prefix + "tasks_queue_head_info", "The task at the head of a queue.", read_heads))
+    def watch_config(self, refused: Callable[[], bool]) -> None:
+        """Takes `config_values_refused` from this whenever somebody looks; called once.
+
+        Args:
+            refused: whether the ConfigMap as it is now is not in force because it was refused.
+        """
+        self._watch(
+            {"config_values_refused": "Whether the ConfigMap is refused at this moment."},
+            "",
+            lambda: (((), (float(refused()),)),),
+        )
 
     def render(self) -> bytes:
-        """Writes everything as Prometheus text: the answer of /metrics (`CONTENT_TYPE`)."""
-        return _render(self._registry.collect())
+        """Writes everything as Prometheus text: the answer of /metrics."""
+        return render(self._registry.collect())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _HookRunFamilies:
-    seconds: _Family
-    user_cpu: _Family
-    sys_cpu: _Family
-    max_rss: _Family
-    outcomes: Mapping[RunOutcome, _Family]
+    seconds: Family
+    user_cpu: Family
+    sys_cpu: Family
+    max_rss: Family
+    outcomes: Mapping[RunOutcome, Family]
 
 
 _OUTCOMES: tuple[tuple[RunOutcome, str, str], ...] = (
@@ -425,237 +446,5 @@ _OUTCOMES: tuple[tuple[RunOutcome, str, str], ...] = (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Series:
-    """One series of a hook's metric: its value, and the group it expires with."""
-
-    state: _State
-    group: str | None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _HookFamily:
-    """One metric that hooks make.
-
-    Attributes:
-        label_names: those that hooks give themselves; all series of the metric have the same ones.
-        declared_by: the hook that brought it, for messages.
-        series: all labels -> series.
-    """
-
-    name: str
-    kind: SeriesKind
-    buckets: tuple[float, ...]
-    label_names: tuple[str, ...]
-    declared_by: str
-    series: dict[LabelPairs, _Series]
-
-
-class HookMetrics(Collector):
-    """The series that hooks make through METRICS_PATH.
-
-    A series with a group lives as long as each run of a hook that mentions the group mentions the series again; a
-    counter mentioned again goes on from where it was. A series without a group stays. Groups are common to all hooks.
-    Source: contract.md 2.5 and 3.9; seed "Custom metrics".
-    """
-
-    def __init__(self, own: Mapping[str, SeriesKind]) -> None:
-        """Starts empty.
-
-        Args:
-            own: names and kinds of the operator's series, which hooks may not take; read at each check.
-        """
-        self._own = own
-        self._families: dict[str, _HookFamily] = {}
-
-    def check(self, operations: Sequence[MetricOperation], *, module: str | None, hook: str) -> None:
-        """Answers whether `apply` would succeed now; changes nothing.
-
-        Raises:
-            MetricsError: a name that the operator uses, or a metric of another type, other buckets or other label
-                names than the one that exists; all of them.
-        """
-        self._after(operations, module, hook)
-
-    def apply(self, operations: Sequence[MetricOperation], *, module: str | None, hook: str) -> None:
-        """Does what one run of a hook said, all of it or nothing; `module` is None for a global hook.
-
-        Raises:
-            MetricsError: as `check`; another hook may have come in between.
-        """
-        self._families = self._after(operations, module, hook)
-
-    def collect(self) -> Iterator[Metric]:
-        """Gives all series; names sorted."""
-        for name in sorted(self._families):
-            family = self._families[name]
-            metric = Metric(name, name, family.kind)
-            for labels, series in family.series.items():
-                _add_samples(metric, dict(labels), series.state, family.buckets)
-            yield metric
-
-    def describe(self) -> list[Metric]:
-        """Tells the registry that the names are not known beforehand; `check` keeps them apart."""
-        return []
-
-    def render(self) -> bytes:
-        """Writes the hooks' series as Prometheus text: the answer of /metrics/hooks (`CONTENT_TYPE`)."""
-        return _render(self.collect())
-
-    def _after(self, operations: Sequence[MetricOperation], module: str | None, hook: str) -> dict[str, _HookFamily]:
-        return _Change(self._families, self._own, operations, module=module, hook=hook).result()
-
-
-class _Change:
-    """One run's operations laid on top of the families; those are not touched, so that an error changes nothing."""
-
-    def __init__(
-        self,
-        before: Mapping[str, _HookFamily],
-        own: Mapping[str, SeriesKind],
-        operations: Sequence[MetricOperation],
-        *,
-        module: str | None,
-        hook: str,
-    ) -> None:
-        self._before = before
-        self._own = own
-        self._operations = operations
-        self._hook_labels = {"hook": hook} if module is None else {"hook": hook, "module": module}
-        self._title = hook if module is None else f"{module}/{hook}"
-        self._expired: set[str] = set()
-        self._problems: list[str] = []
-
-    def result(self) -> dict[str, _HookFamily]:
-        """Answers all families as they are after the run.
-
-        Raises:
-            MetricsError: every operation that contradicts another hook's or the operator's series.
-        """
-        self._families = self._without_groups()
-        for operation in self._operations:
-            if isinstance(operation, Expire):
-                self._expire(operation.group)
-            else:
-                self._record(operation)
-        if self._problems:
-            raise MetricsError(f"metrics of hook {self._title}", tuple(self._problems))
-        return self._families
-
-    def _without_groups(self) -> dict[str, _HookFamily]:
-        """Copies what the run may change, without the series of its groups: those come back when mentioned."""
-        groups = {operation.group for operation in self._operations} - {None}
-        names = {operation.name for operation in self._operations if isinstance(operation, Record)}
-        families = {}
-        for name, family in self._before.items():
-            if not groups and name not in names:
-                families[name] = family
-            elif series := {labels: one for labels, one in family.series.items() if one.group not in groups}:
-                families[name] = dataclasses.replace(family, series=series)
-        return families
-
-    def _expire(self, group: str) -> None:
-        self._expired.add(group)
-        for name, family in list(self._families.items()):
-            for labels in [labels for labels, series in family.series.items() if series.group == group]:
-                del family.series[labels]
-            if not family.series:
-                del self._families[name]
-
-    def _record(self, record: Record) -> None:
-        family = self._family(record)
-        if family is None:
-            return
-        labels = tuple(sorted({**dict(record.labels), **self._hook_labels}.items()))
-        state = self._next(record, family.series.get(labels) or self._earlier(record, labels))
-        family.series[labels] = _Series(state, record.group)
-
-    def _earlier(self, record: Record, labels: LabelPairs) -> _Series | None:
-        family = self._before.get(record.name)
-        if family is None or (family.kind, family.buckets) != (record.kind, record.buckets):
-            return None
-        series = family.series.get(labels)
-        return None if series is None or series.group in self._expired else series
-
-    def _next(self, record: Record, earlier: _Series | None) -> _State:
-        if record.kind == "gauge":
-            return record.value
-        if record.kind == "counter":
-            before = earlier.state if earlier else 0.0
-            assert not isinstance(before, _Distribution)
-            return before + record.value
-        state = copy.deepcopy(earlier.state) if earlier else _Distribution.empty(record.buckets)
-        assert isinstance(state, _Distribution)
-        state.observe(record.buckets, record.value)
-        return state
-
-    def _family(self, record: Record) -> _HookFamily | None:
-        names = tuple(name for name, _ in record.labels if name not in self._hook_labels)
-        family = self._families.get(record.name)
-        problem = self._taken(record) if family is None else _difference(family, record, names)
-        if problem:
-            self._problems.append(f"operation {record.index} ({record.name}): {problem}")
-            return None
-        if family is None:
-            family = _HookFamily(record.name, record.kind, record.buckets, names, self._title, {})
-            self._families[record.name] = family
-        return family
-
-    def _taken(self, record: Record) -> str | None:
-        wanted = _sample_names(record.name, record.kind)
-        for name, kind in self._own.items():
-            if wanted & _sample_names(name, kind):
-                return f"name: taken by the operator's own {name}"
-        for family in self._families.values():
-            if wanted & _sample_names(family.name, family.kind):
-                return f"name: taken by the {family.kind} {family.name} of hook {family.declared_by}"
-        return None
-
-
-def _difference(family: _HookFamily, record: Record, names: tuple[str, ...]) -> str | None:
-    whose = f"hook {family.declared_by}"
-    if family.kind != record.kind:
-        return f"action: makes a {record.kind}, but {whose} made it a {family.kind}"
-    if family.buckets != record.buckets:
-        return f"buckets: differ from those that {whose} gave"
-    if family.label_names != names:
-        return f"labels: are {_listed(names)}, but {whose} gave {_listed(family.label_names)}"
-    return None
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return ", ".join(names) or "none"
-
-
-def _sample_names(name: str, kind: SeriesKind) -> frozenset[str]:
-    suffixes = ("", "_bucket", "_sum", "_count") if kind == "histogram" else ("",)
-    return frozenset(name + suffix for suffix in suffixes)
-
-
 def _truth(value: bool) -> str:
     return "true" if value else "false"
-
-
-def _render(families: Iterable[Metric]) -> bytes:
-    return "".join(line for family in families for line in _lines(family)).encode()
-
-
-def _lines(family: Metric) -> Iterator[str]:
-    if not family.samples:
-        return
-    # The library's counters carry _total in the sample, not in the family; ours carry the published name in both.
-    name = family.samples[0].name if family.type == "counter" else family.name
-    yield f"# HELP {name} {family.documentation.replace(chr(92), chr(92) * 2)}\n# TYPE {name} {family.type}\n"
-    for sample in family.samples:
-        pairs = ",".join(f'{label}="{_escape(value)}"' for label, value in sorted(sample.labels.items()))
-        yield f"{sample.name}{'{' + pairs + '}' if pairs else ''} {_number(sample.value)}\n"
-
-
-def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
-
-
-def _number(value: float) -> str:
-    if not math.isfinite(value):
-        return {math.inf: "+Inf", -math.inf: "-Inf"}.get(value, "NaN")
-    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(float(value))

@@ -4,6 +4,7 @@ One metadata-only informer for each kind that some release contains, over all na
 by the label that helm puts on everything. What the watch does not show is asked for by name before it counts as absent,
 so that an object whose label somebody took away does not cause one upgrade after the other. The CRDs are watched too:
 when one goes while the watch of its objects is interrupted, nobody is left to say that they went with it.
+What hooks delete is announced by `expect` and not missed: the next run of the module brings it back, not healing.
 Source: design.md 5.4, contract.md 2.12 (resource monitor), users.md 5, 6.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
@@ -30,6 +32,8 @@ _METADATA_ONLY: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io
 _AT_ONCE: Final = 3
 _LATER: Final = RetryPolicy(5.0, 300.0)
 _FORGIVEN_AFTER_S: Final = 600.0
+# A deletion that was announced and has not begun by then has failed.
+_EXPECTED_WITHIN_S: Final = 60.0
 
 _log = get_logger("healing")
 
@@ -66,6 +70,43 @@ class _Watch:
     present: set[_Place]
     task: asyncio.Task[None] | None = None
 
+    @property
+    def defined_by(self) -> str:
+        """Gives the name of the CRD, if it is one's kind."""
+        return f"{self.resource.plural}.{self.resource.group}"
+
+
+class _Deletions:
+    """Which objects go away on purpose: each first waits to go, for a while, and is then away until it returns."""
+
+    def __init__(self) -> None:
+        self._until: dict[ObjectKey, float] = {}
+
+    def expect(self, key: ObjectKey, now: float) -> None:
+        """Says that an object is about to be deleted; one that is away already stays away."""
+        self._until[key] = max(self._until.get(key, 0.0), now + _EXPECTED_WITHIN_S)
+
+    def goes(self, key: ObjectKey, now: float) -> bool:
+        """Says that an object is going or gone; answers whether on purpose."""
+        on_purpose = self._until.pop(key, -math.inf) >= now
+        if on_purpose:
+            self._until[key] = math.inf
+        return on_purpose
+
+    def is_there(self, key: ObjectKey) -> None:
+        """Says that an object exists, and nobody has begun to delete it."""
+        if self._until.get(key) == math.inf:
+            del self._until[key]
+
+    def forget(self, keys: Iterable[ObjectKey]) -> None:
+        """Says that these are not to go, whatever was said before."""
+        for key in keys:
+            self._until.pop(key, None)
+
+    def keep(self, wanted: Callable[[ObjectKey], bool]) -> None:
+        """Forgets all others."""
+        self._until = {key: until for key, until in self._until.items() if wanted(key)}
+
 
 class Healing:
     """Follows the objects of releases."""
@@ -93,6 +134,7 @@ class Healing:
         self._followed: dict[str, _Followed] = {}
         self._paused: collections.Counter[str] = collections.Counter()
         self._watches: dict[_Kind, _Watch] = {}
+        self._deletions = _Deletions()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._group: asyncio.TaskGroup | None = None
         self._definitions = Informer(
@@ -130,14 +172,15 @@ class Healing:
         followed = self._follow(release, wanted)
         if just_made:
             followed.unseen.update(key for key, _ in self._not_shown(followed))
-        self._stop_unused()
+            self._deletions.forget(self._keys(followed))
+        self._drop_unused()
 
     def forget(self, release: str) -> None:
         """Stops following a release."""
         if release in self._timers:
             self._timers.pop(release).cancel()
         if self._followed.pop(release, None) is not None:
-            self._stop_unused()
+            self._drop_unused()
 
     def follows(self, release: str) -> bool:
         """Answers whether a release is followed."""
@@ -154,6 +197,22 @@ class Healing:
         if followed is None:
             return None
         return tuple(sorted(str(key) for objects in followed.objects.values() for key in objects.values()))
+
+    def expect(self, keys: Iterable[ObjectKey]) -> None:
+        """Says that objects are about to be deleted on purpose: nobody is told when they go away.
+
+        That holds until they are there again or helm makes them again, and for deletions that begin within a minute.
+        What lies in a deleted Namespace, and the objects of a deleted CustomResourceDefinition, go on purpose as well.
+        `absent` and `missing` list all of them as ever, so the next module run brings them back.
+
+        Args:
+            keys: with full namespaces, in any version of their API; those that no followed release contains are
+                forgotten at once.
+        """
+        now = _now()
+        for deleted in keys:
+            for key in self._going_with(deleted):
+                self._deletions.expect(key, now)
 
     def pause(self, release: str) -> None:
         """Keeps quiet about a release: a module run may remove objects on purpose. Pauses nest."""
@@ -201,7 +260,7 @@ class Healing:
         """Asks again which kinds are served: a CRD may have gone together with its objects."""
         await self._cluster.refresh()
         followed = self._follow(release, self._keys(self._followed[release]))
-        self._stop_unused()
+        self._drop_unused()
         return followed
 
     @staticmethod
@@ -232,10 +291,27 @@ class Healing:
                 watch = self._watches[kind]
                 yield from ((key, watch) for place, key in objects.items() if place not in watch.present)
 
+    def _going_with(self, deleted: ObjectKey) -> Iterator[ObjectKey]:
+        """Lists the followed objects that go away when this one is deleted, whatever version of the API names it."""
+        is_namespace = (deleted.api_version, deleted.kind) == ("v1", "Namespace")
+        is_definition = deleted.kind == CUSTOM_RESOURCE_DEFINITIONS.kind
+        for followed in self._followed.values():
+            for (api_version, kind), objects in followed.objects.items():
+                if kind == deleted.kind and _group(api_version) == _group(deleted.api_version):
+                    yield from filter(None, [objects.get((deleted.namespace, deleted.name))])
+                if is_namespace:
+                    yield from (key for key in objects.values() if key.namespace == deleted.name)
+                elif is_definition and self._watches[api_version, kind].defined_by == deleted.name:
+                    yield from objects.values()
+
     def _missing(self, followed: _Followed) -> tuple[ObjectKey, ...]:
         """Lists what seems to be gone; kinds that are not listed yet are not known."""
         shown = ((key, watch.informer.synced.is_set()) for key, watch in self._not_shown(followed))
         return tuple(key for key, synced in shown if synced and key not in followed.unseen)
+
+    def _missed(self, followed: _Followed) -> tuple[ObjectKey, ...]:
+        """Lists what seems to be gone without having been expected to go."""
+        return tuple(key for key in self._missing(followed) if not self._deletions.goes(key, _now()))
 
     async def _exists(self, key: ObjectKey, watch: _Watch) -> bool:
         try:
@@ -256,9 +332,11 @@ class Healing:
             if event.kind == "DELETED" and place in present:
                 present.remove(place)
                 self._lost(kind, {place})
-            elif event.kind != "DELETED" and place not in present:
-                present.add(place)
-                self._found(kind, place)
+            elif event.kind != "DELETED":
+                self._lives(ObjectKey(*kind, *place), going=bool(metadata.get("deletionTimestamp")))
+                if place not in present:
+                    present.add(place)
+                    self._found(kind, place)
 
         informer = Informer(
             self._client, resource, namespace=None, label_selector=_SELECTOR, metadata_only=True, handler=take
@@ -270,19 +348,24 @@ class Healing:
         if self._group is not None:
             watch.task = self._group.create_task(watch.informer.run(), name=f"healing {'/'.join(kind)}")
 
-    def _stop_unused(self) -> None:
+    def _drop_unused(self) -> None:
         used = {kind for followed in self._followed.values() for kind in followed.objects}
         for kind in self._watches.keys() - used:
             task = self._watches.pop(kind).task
             if task is not None:
                 task.cancel()
+        self._deletions.keep(self._is_followed)
+
+    def _is_followed(self, key: ObjectKey) -> bool:
+        kind, place = (key.api_version, key.kind), (key.namespace, key.name)
+        return any(place in followed.objects.get(kind, {}) for followed in self._followed.values())
 
     def _take_definition(self, event: Event) -> None:
         if event.kind != "DELETED":
             return
         name = metadata_of(event.object).get("name")
         for kind, watch in tuple(self._watches.items()):
-            if name == f"{watch.resource.plural}.{watch.resource.group}" and watch.present:
+            if name == watch.defined_by and watch.present:
                 gone = set(watch.present)
                 watch.present.clear()
                 self._lost(kind, gone)
@@ -290,10 +373,18 @@ class Healing:
     def _lost(self, kind: _Kind, places: set[_Place]) -> None:
         for release, followed in tuple(self._followed.items()):
             keys = [key for place, key in followed.objects.get(kind, {}).items() if place in places]
+            missed = [key for key in keys if not self._deletions.goes(key, _now())]
             if keys:
-                reason = ", ".join(str(key) for key in keys)
-                _log.info("objects of a release are gone", release=release, reason=reason)
+                what = "objects of a release are gone" if missed else "objects of a release were deleted on purpose"
+                _log.info(what, release=release, reason=", ".join(str(key) for key in missed or keys))
+            if missed:
                 self._tell(release)
+
+    def _lives(self, key: ObjectKey, *, going: bool) -> None:
+        if going:
+            self._deletions.goes(key, _now())
+        else:
+            self._deletions.is_there(key)
 
     def _found(self, kind: _Kind, place: _Place) -> None:
         for followed in self._followed.values():
@@ -304,10 +395,10 @@ class Healing:
     def _tell(self, release: str) -> None:
         """Reports what is missing, at once or, if that has not helped, later."""
         followed = self._followed.get(release)
-        missing = self._missing(followed) if followed and not self._paused[release] else ()
+        missing = self._missed(followed) if followed and not self._paused[release] else ()
         if followed is None or not missing:
             return
-        now = asyncio.get_running_loop().time()
+        now = _now()
         count = max((self._count(followed, key, now) for key in missing), default=0)
         if count < _AT_ONCE:
             self._report(release, followed, missing)
@@ -318,12 +409,12 @@ class Healing:
     def _tell_late(self, release: str) -> None:
         self._timers.pop(release, None)
         followed = self._followed.get(release)
-        missing = self._missing(followed) if followed and not self._paused[release] else ()
+        missing = self._missed(followed) if followed and not self._paused[release] else ()
         if followed is not None and missing:
             self._report(release, followed, missing)
 
     def _report(self, release: str, followed: _Followed, missing: tuple[ObjectKey, ...]) -> None:
-        now = asyncio.get_running_loop().time()
+        now = _now()
         followed.losses = {key: (self._count(followed, key, now) + 1, now) for key in missing}
         self._on_absent(release, missing)
 
@@ -331,3 +422,11 @@ class Healing:
     def _count(followed: _Followed, key: ObjectKey, now: float) -> int:
         count, last = followed.losses.get(key, (0, now))
         return count if now - last < _FORGIVEN_AFTER_S else 0
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _group(api_version: str) -> str:
+    return api_version.rpartition("/")[0]

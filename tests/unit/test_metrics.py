@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from addon_operator.hook_metrics import HookMetrics
 from addon_operator.jsondoc import JsonObject
 from addon_operator.metric_ops import MetricOperation, MetricsError, parse
-from addon_operator.metrics import HeadTask, HookLabels, HookMetrics, Metrics, RunOutcome
+from addon_operator.metrics import BindingLabels, HeadTask, HookLabels, Metrics, RunOutcome, SnapshotSize
 
 Samples = dict[str, float]
 
@@ -96,10 +97,29 @@ def everything() -> Metrics:
     metrics.live_tick()
     metrics.kube_request(verb="GET", url="/api", host="h:1", code="200", latency_s=0.004, limiter_wait_s=0)
     metrics.watch_queues(lambda: {"main": 3, "other": 0}, lambda: {"main": HeadTask("m", "ModuleRun", "")})
+    watching(metrics)
     return metrics
 
 
+PODS = BindingLabels("m", "hooks/a.sh", "pods", "main", "Pod")
+NODES = BindingLabels(None, "b.sh", "nodes", "slow", "Node")
+
+
+def watching(metrics: Metrics) -> None:
+    for labels in (PODS, NODES):
+        metrics.event_handled(labels, 0.004)
+        metrics.jq_filtered(labels, 0.0015)
+        metrics.jq_failed(labels)
+    metrics.watch_error("410 Expired")
+    metrics.monitor_missing("pods")
+    metrics.queue_action("main", "AddLast", 0.00015)
+    metrics.webhook_review(module="m", hook="hooks/a.sh", binding="check", outcome="denied")
+    metrics.watch_snapshots(lambda: [SnapshotSize(PODS, 3, 1000), SnapshotSize(NODES, 1, 10)])
+    metrics.watch_config(lambda: True)
+
+
 RUN_LABELS = "{activation=OperatorStartup,binding=pods,hook=hooks/a.sh,queue=main}"
+POD_LABELS = "{binding=pods,hook=hooks/a.sh,kind=Pod,module=m,queue=main}"
 MODULE_RUN_LABELS = "{activation=OperatorStartup,binding=pods,hook=hooks/a.sh,module=m,queue=main}"
 
 
@@ -138,6 +158,21 @@ MODULE_RUN_LABELS = "{activation=OperatorStartup,binding=pods,hook=hooks/a.sh,mo
         ("tasks_queue_length{queue=main}", 3),
         ("tasks_queue_length{queue=other}", 0),
         ("tasks_queue_head_info{hook=,module=m,queue=main,task_type=ModuleRun}", 1),
+        (f"kube_event_duration_seconds_sum{POD_LABELS}", 0.004),
+        (f"kube_jq_filter_duration_seconds_sum{POD_LABELS}", 0.0015),
+        ("kube_jq_filter_duration_seconds_count{binding=nodes,hook=b.sh,kind=Node,module=,queue=slow}", 1),
+        ("kube_jq_filter_duration_seconds_bucket{binding=nodes,hook=b.sh,kind=Node,le=0.001,module=,queue=slow}", 0),
+        ("kube_jq_filter_errors_total{binding=pods,hook=hooks/a.sh,module=m}", 1),
+        ("kube_jq_filter_errors_total{binding=nodes,hook=b.sh,module=}", 1),
+        (f"kube_snapshot_objects{POD_LABELS}", 3),
+        (f"kube_snapshot_bytes{POD_LABELS}", 1000),
+        ("kube_snapshot_bytes{binding=nodes,hook=b.sh,kind=Node,module=,queue=slow}", 10),
+        ("kubernetes_client_watch_errors_total{error_type=410 Expired}", 1),
+        ("binding_monitor_missing_total{binding=pods}", 1),
+        ("tasks_queue_action_duration_seconds_bucket{le=0.0001,queue_action=AddLast,queue_name=main}", 0),
+        ("tasks_queue_action_duration_seconds_bucket{le=0.0002,queue_action=AddLast,queue_name=main}", 1),
+        ("webhook_reviews_total{binding=check,hook=hooks/a.sh,module=m,outcome=denied}", 1),
+        ("config_values_refused{}", 1),
     ],
 )
 def test_own_series(series: str, value: float) -> None:
@@ -175,6 +210,39 @@ def test_queue_lengths_are_those_of_the_moment() -> None:
     metrics.watch_queues(lambda: lengths, dict)
     lengths["main"] = 7
     assert samples(metrics.render())["addon_operator_tasks_queue_length{queue=main}"] == 7
+
+
+def test_queue_actions_are_told_apart_up_to_half_a_second() -> None:
+    metrics = Metrics()
+    metrics.queue_action("main", "RemoveFirst", 0.7)
+    buckets = [value for line, value in samples(metrics.render()).items() if "action_duration_seconds_bucket" in line]
+    assert buckets == [0] * 12 + [1]
+
+
+def test_snapshots_and_the_config_are_those_of_the_moment() -> None:
+    metrics, sizes, refused = Metrics(), [SnapshotSize(PODS, 3, 1000)], [True]
+    metrics.watch_snapshots(lambda: sizes)
+    metrics.watch_config(lambda: refused[-1])
+    assert shown(metrics) == (3, 1000, 1)
+    sizes[:], refused[:] = [SnapshotSize(PODS, 4, 1100)], [False]
+    assert shown(metrics) == (4, 1100, 0)
+    sizes.clear()
+    assert shown(metrics) == (None, None, 0)
+
+
+def shown(metrics: Metrics) -> tuple[float | None, ...]:
+    found = samples(metrics.render())
+    names = (f"kube_snapshot_objects{POD_LABELS}", f"kube_snapshot_bytes{POD_LABELS}", "config_values_refused{}")
+    return tuple(found.get(f"addon_operator_{name}") for name in names)
+
+
+def test_bindings_that_go_by_the_same_labels_are_one_series() -> None:
+    """Names of bindings may repeat in a hook; a series that is there twice makes Prometheus refuse the whole page."""
+    metrics = Metrics()
+    metrics.watch_snapshots(lambda: [SnapshotSize(PODS, 3, 1000), SnapshotSize(PODS, 2, 500)])
+    metrics.watch_config(bool)
+    assert shown(metrics) == (5, 1500, 0)
+    assert metrics.render().count(b"\naddon_operator_kube_snapshot_objects{") == 1
 
 
 def test_module_state_replaces_its_own_series_only() -> None:

@@ -1,0 +1,217 @@
+"""Which losses healing reports when hooks delete on purpose: a small API in memory, virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from typing import TypeVar, cast
+
+import pytest
+
+from addon_operator import jsondoc
+from addon_operator.errors import KubeError
+from addon_operator.helm.cluster import Cluster
+from addon_operator.helm.healing import Healing
+from addon_operator.jsondoc import JsonObject, JsonValue
+from addon_operator.kube.client import KubeClient
+from addon_operator.kube.discovery import Discovery
+from addon_operator.kube.refs import ObjectKey, Resource
+from tests.fakes import clock
+
+T = TypeVar("T")
+VERBS = ("get", "list", "watch")
+CONFIG_MAP = Resource("", "v1", "ConfigMap", "configmaps", True, verbs=VERBS)
+SCALER = Resource("autoscaling", "v1", "HorizontalPodAutoscaler", "horizontalpodautoscalers", True, verbs=VERBS)
+THING = Resource("example.com", "v1", "Thing", "things", False, verbs=VERBS)
+RESOURCES = {"a": CONFIG_MAP, "b": CONFIG_MAP, "scaler": SCALER, "thing": THING}
+KEYS = {
+    name: ObjectKey(resource.api_version, resource.kind, "ns" if resource.namespaced else "", name)
+    for name, resource in RESOURCES.items()
+}
+MEANT = {
+    **KEYS,
+    "newer-scaler": ObjectKey("autoscaling/v2", "HorizontalPodAutoscaler", "ns", "scaler"),
+    "secret-a": ObjectKey("v1", "Secret", "ns", "a"),
+    "a-elsewhere": ObjectKey("v1", "ConfigMap", "other", "a"),
+    "ns": ObjectKey("v1", "Namespace", "", "ns"),
+    "crd": ObjectKey("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "things.example.com"),
+}
+
+
+class Api:
+    """Lists and watches of what it is told there is."""
+
+    def __init__(self) -> None:
+        self._objects: dict[str, dict[str, JsonObject]] = {}
+        self._watches: dict[str, list[asyncio.Queue[bytes]]] = {}
+        self._numbers = itertools.count(1)
+
+    async def request(self, _method: str, path: str, **_options: object) -> bytes:
+        for name, resource in RESOURCES.items():
+            if path == resource.path("ns", name):
+                return self._one(self._objects.get(resource.path(), {}).get(name))
+        items: list[JsonValue] = list(self._objects.get(path, {}).values())
+        return jsondoc.dumps({"metadata": {"resourceVersion": str(next(self._numbers))}, "items": items})
+
+    def _one(self, document: JsonObject | None) -> bytes:
+        if document is None:
+            raise KubeError("not found", status=404, reason="NotFound")
+        return jsondoc.dumps(document)
+
+    async def discover(self) -> Discovery:
+        return Discovery(RESOURCES.values(), [])
+
+    async def server_version(self) -> str:
+        return "v1.36.0"
+
+    async def stream(
+        self, path: str, *, query: Mapping[str, str], **_options: object
+    ) -> AsyncGenerator[bytes, None]:
+        if "sendInitialEvents" in query:
+            raise KubeError("lists are not streamed", status=422, reason="Invalid")
+        lines = asyncio.Queue[bytes]()
+        self._watches.setdefault(path, []).append(lines)
+        while True:
+            yield await lines.get()
+
+    def make(self, name: str) -> None:
+        self._put("ADDED", name, {"uid": str(next(self._numbers))})
+
+    def touch(self, name: str) -> None:
+        self._put("MODIFIED", name, self._metadata(name))
+
+    def terminate(self, name: str) -> None:
+        self._put("MODIFIED", name, {**self._metadata(name), "deletionTimestamp": "2026-01-01T00:00:00Z"})
+
+    def delete(self, name: str) -> None:
+        self._put("DELETED", name, self._metadata(name))
+        del self._objects[RESOURCES[name].path()][name]
+
+    def _metadata(self, name: str) -> JsonObject:
+        return cast("JsonObject", self._objects[RESOURCES[name].path()][name]["metadata"])
+
+    def _put(self, kind: str, name: str, metadata: Mapping[str, JsonValue]) -> None:
+        place: JsonObject = {"name": name, "namespace": KEYS[name].namespace}
+        document: JsonObject = {"metadata": {**metadata, **place, "resourceVersion": str(next(self._numbers))}}
+        path = RESOURCES[name].path()
+        self._objects.setdefault(path, {})[name] = document
+        for watch in self._watches.get(path, []):
+            watch.put_nowait(jsondoc.dumps({"type": kind, "object": document}))
+
+
+class Site:
+    """Release `one` holds everything, `two` holds `a` as well.
+
+    Attributes:
+        told: what healing reported, `release: names`.
+    """
+
+    def __init__(self) -> None:
+        self.api = Api()
+        self.told: list[str] = []
+        client = cast("KubeClient", self.api)
+        cluster = Cluster(client, "", Discovery(RESOURCES.values(), []))
+        self.healing = Healing(client, "ns", cluster=cluster, on_absent=self._lose)
+
+    def _lose(self, release: str, objects: tuple[ObjectKey, ...]) -> None:
+        self.told.append(f"{release}: {' '.join(key.name for key in objects)}")
+
+    async def do(self, step: str) -> None:
+        """Does one step and lets everything that follows from it happen."""
+        word, _, about = step.partition(" ")
+        match word:
+            case "expect":
+                self.healing.expect([MEANT[about]])
+                return
+            case "wait":
+                await asyncio.sleep(float(about))
+                return
+            case "make" | "touch" | "terminate" | "delete":
+                getattr(self.api, word)(about)
+            case "pause" | "resume" | "forget":
+                getattr(self.healing, word)("one")
+            case "follow" | "upgrade":
+                await self.healing.follow("one", KEYS.values(), just_made=word == "upgrade")
+            case "follow-too":
+                await self.healing.follow("two", [KEYS["a"]])
+        await asyncio.sleep(1)
+
+
+async def play(*steps: str, look: Callable[[Site], Awaitable[T]]) -> T:
+    """Answers what `look` sees after these steps."""
+    site = Site()
+    for name in KEYS:
+        site.api.make(name)
+    running = asyncio.create_task(site.healing.run(), name="healing")
+    for step in ("follow", "follow-too", *steps):
+        await site.do(step)
+    seen = await look(site)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    return seen
+
+
+def told(*steps: str) -> list[str]:
+    async def look(site: Site) -> list[str]:
+        return site.told
+
+    return clock.run(play(*steps, look=look))
+
+
+A_LOST = ["one: a", "two: a"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        pytest.param("delete a", A_LOST, id="by-others"),
+        pytest.param("expect a, delete a", [], id="on-purpose"),
+        pytest.param("expect a, delete a, delete b", ["one: b"], id="another-one-by-others"),
+        pytest.param("delete b, expect a, delete a", ["one: b"], id="another-one-before"),
+        pytest.param("expect secret-a, delete a", A_LOST, id="another-kind-of-that-name"),
+        pytest.param("expect a-elsewhere, delete a", A_LOST, id="another-namespace"),
+        pytest.param("expect newer-scaler, delete scaler", [], id="another-version-of-the-api"),
+        pytest.param("expect ns, delete a, delete scaler, delete thing", ["one: thing"], id="with-its-namespace"),
+        pytest.param("expect crd, delete thing, delete b", ["one: b"], id="with-its-definition"),
+        pytest.param("pause, expect a, delete a, delete b, resume", ["one: b"], id="during-a-module-run"),
+        pytest.param("pause, expect b, delete b, resume", [], id="during-a-module-run-nothing-else"),
+        pytest.param("expect a, delete a, expect a, wait 100, delete b", ["one: b"], id="announced-again-when-gone"),
+    ],
+)
+def test_what_is_deleted_on_purpose_is_not_told(steps: str, expected: list[str]) -> None:
+    assert told(*steps.split(", ")) == expected
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        pytest.param("expect a, delete a, make a, delete a", A_LOST, id="it-was-there-again"),
+        pytest.param("expect a, terminate a, make a, delete a", A_LOST, id="another-of-that-name"),
+        pytest.param("expect b, delete b, upgrade, make b, delete b", ["one: b"], id="helm-made-it-again"),
+        pytest.param("expect b, upgrade, delete b", ["one: b"], id="helm-made-it-before-it-went"),
+        pytest.param("expect b, forget, follow, delete b", ["one: b"], id="nobody-followed-it"),
+        pytest.param("expect a, touch a, delete a", [], id="a-change-is-no-return"),
+        pytest.param("expect a, wait 59, delete a", [], id="it-took-a-while"),
+        pytest.param("expect a, wait 61, delete a", A_LOST, id="the-deletion-had-failed"),
+        pytest.param("expect a, terminate a, touch a, wait 900, delete a", [], id="a-finalizer-held-it"),
+        pytest.param("expect a, wait 61, terminate a, delete a", A_LOST, id="failed-then-others-with-finalizer"),
+    ],
+)
+def test_an_announcement_ends(steps: str, expected: list[str]) -> None:
+    assert told(*steps.split(", ")) == expected
+
+
+def test_a_loss_that_waits_to_be_told_again_is_told_without_what_went_on_purpose() -> None:
+    often = ["delete b", "make b"] * 3
+    assert told(*often, "delete b", "expect a", "delete a", "wait 10") == ["one: b"] * 4
+
+
+def test_the_next_module_run_misses_it_all_the_same() -> None:
+    """A hook before Helm may delete what cannot be changed, so that Helm makes it anew."""
+
+    async def look(site: Site) -> tuple[object, ...]:
+        return site.healing.missing("one"), await site.healing.absent("one"), site.told
+
+    gone = (KEYS["a"],)
+    assert clock.run(play("expect a", "delete a", look=look)) == (gone, gone, [])
