@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
+import gc
 import os
 import shutil
 import signal
@@ -19,37 +19,26 @@ from pathlib import Path
 import click
 
 from addon_operator import __version__, logs, process
+from addon_operator.assembly import Disk, Foundation, assemble
 from addon_operator.backoff import RetryPolicy
-from addon_operator.configmap.config import OperatorConfig
-from addon_operator.configmap.source import ConfigMapSource
 from addon_operator.dispatch.converge import ConvergeHandler
 from addon_operator.dispatch.handlers import Handlers
-from addon_operator.dispatch.routing import absent_objects, config_accepted, release_changed, startup_tasks
+from addon_operator.dispatch.intake import Intake
+from addon_operator.dispatch.routing import startup_tasks
 from addon_operator.errors import AddonOperatorError, InvariantBroken, SettingsError, ValuesRejected
 from addon_operator.helm.binary import find_helm
-from addon_operator.helm.chart import ChartReader
 from addon_operator.helm.client import HelmClient
 from addon_operator.helm.cluster import Cluster
-from addon_operator.helm.deploy import Deployer
-from addon_operator.helm.healing import Healing
-from addon_operator.helm.storage import ReleaseStorage
-from addon_operator.hooks.call import HookId
-from addon_operator.hooks.catalog import Hook, HookCatalog, LoadedHooks, global_root
-from addon_operator.hooks.effects import HookRuns
+from addon_operator.hooks.catalog import HookCatalog, global_root
 from addon_operator.hooks.engine import HookEngine
-from addon_operator.inspection import OperatorInspector
 from addon_operator.kube import events
 from addon_operator.kube.client import KubeClient, RequestStat
-from addon_operator.kube.patcher import ObjectPatcher
 from addon_operator.kube.refs import ObjectKey
 from addon_operator.logs import get_logger
 from addon_operator.metrics import HeadTask, Metrics
-from addon_operator.modules.crds import CrdInstaller
-from addon_operator.modules.deployment import ModuleDeployment
 from addon_operator.modules.enablement import Enablement
-from addon_operator.modules.loader import ModuleLoader, Scan
-from addon_operator.modules.registry import ModulePhase, ModuleRegistry
-from addon_operator.modules.runner import ModuleRunner
+from addon_operator.modules.loader import ModuleLoader
+from addon_operator.modules.registry import ModuleRegistry
 from addon_operator.server.debug import DebugServer
 from addon_operator.server.pages import modules_table
 from addon_operator.server.public import PublicServer
@@ -58,6 +47,7 @@ from addon_operator.settings import Settings
 from addon_operator.tasks.queue import Attempt, QueueSet
 from addon_operator.tasks.task import Converge, ConvergePhase, Outcome, RunHook, RunModules, Task, kind
 from addon_operator.values.store import ValuesStore
+from addon_operator.webhooks.host import WebhookHost
 
 log = get_logger("operator")
 
@@ -81,6 +71,8 @@ def run(settings: Settings, *, once: bool) -> int:
     """
     logs.configure(settings.log_type, settings.log_level, with_time=not settings.log_no_time)
     process.adopt_orphans()
+    # What was imported stays, and is most of what there is: it need not be looked through for garbage time and again.
+    gc.freeze()
     with _run_directory(settings.tmp_dir) as directory:
         return asyncio.run(_run(settings, directory, once=once))
 
@@ -141,16 +133,6 @@ def _run_directory(tmp_dir: Path) -> Iterator[Path]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Disk:
-    """What was read from disk at the start, and what reads it again later; `hooks` are the global ones."""
-
-    scan: Scan
-    loader: ModuleLoader
-    catalog: HookCatalog
-    hooks: LoadedHooks
-
-
 class Operator:
     """One operator: its parts, and the order in which they live.
 
@@ -165,7 +147,9 @@ class Operator:
         self._metrics = Metrics(settings.metrics_prefix)
         self._registry = ModuleRegistry()
         retry = RetryPolicy(settings.retry_first_s, settings.retry_most_s)
-        self._queues = QueueSet(self._handle, retry=retry, observe=self._observe)
+        on_action = self._metrics.queue_action if settings.queue_actions_metrics else None
+        self._queues = QueueSet(self._handle, retry=retry, observe=self._observe, on_action=on_action)
+        self._intake = Intake(queues=self._queues, registry=self._registry, ticks_count=self._has_converged)
         self._handlers: Handlers | None = None
         self._converge: ConvergeHandler | None = None
         self._failures: dict[int, int] = {}
@@ -201,7 +185,19 @@ class Operator:
                 keep_files=chosen.keep_tmp_files,
                 on_operation=self._count_helm,
             )
-            return await self._work(client, cluster, helm, disk, stack, engine=engine, once=once)
+            given = Foundation(
+                settings=chosen,
+                client=client,
+                cluster=cluster,
+                helm=helm,
+                disk=disk,
+                engine=engine,
+                queues=self._queues,
+                registry=self._registry,
+                intake=self._intake,
+                metrics=self._metrics,
+            )
+            return await self._work(given, stack, once=once)
 
     # --- start
 
@@ -223,7 +219,7 @@ class Operator:
             proxy_json=chosen.log_proxy_hook_json,
         )
 
-    async def _read_disk(self, engine: HookEngine) -> _Disk:
+    async def _read_disk(self, engine: HookEngine) -> Disk:
         chosen = self._settings
         loader = ModuleLoader(
             modules_dirs=chosen.modules_dirs,
@@ -242,7 +238,7 @@ class Operator:
         for hook in hooks.hooks:
             self._metrics.bindings(None, hook.id.name, len(hook.config.bindings()))
         log.info("files read", modules=len(scan.modules), global_hooks=len(hooks.hooks))
-        return _Disk(scan, loader, catalog, hooks)
+        return Disk(scan, loader, catalog, hooks)
 
     async def _serve_http(self, stack: contextlib.AsyncExitStack) -> None:
         server = PublicServer(
@@ -279,138 +275,48 @@ class Operator:
 
     # --- work
 
-    async def _work(
-        self,
-        client: KubeClient,
-        cluster: Cluster,
-        helm: HelmClient,
-        disk: _Disk,
-        stack: contextlib.AsyncExitStack,
-        *,
-        engine: HookEngine,
-        once: bool,
-    ) -> int:
-        chosen, registry, queue = self._settings, self._registry, self._queues.main
-        registry.replace_modules(disk.scan.modules)
-        store = ValuesStore(disk.scan.global_section)
-        store.replace_modules(disk.scan.sections)
-        config_name = f"{chosen.namespace}/{chosen.config_map}"
-        storage = ReleaseStorage(
-            client, chosen.namespace, on_change=lambda name: self._release_changed(name, storage, deployment)
+    async def _work(self, given: Foundation, stack: contextlib.AsyncExitStack, *, once: bool) -> int:
+        client, metrics = given.client, self._metrics
+        parts = assemble(
+            given,
+            warn=lambda about, reason, message: self._warn(client, about, reason, message),
+            on_refused=lambda error: self._config_refused(client, error),
         )
-        healing = Healing(client, chosen.namespace, cluster=cluster, on_absent=self._heal)
-        source = ConfigMapSource(
-            client,
-            chosen.namespace,
-            chosen.config_map,
-            on_change=lambda data: config.receive(data),  # noqa: PLW0108 -- comes later
-        )
-        config = OperatorConfig(
-            source,
-            store,
-            where=f"ConfigMap {config_name}",
-            module_keys=lambda: {module.key for module in registry.modules},
-            checked_keys=lambda document: {"global", *(module.key for module in enablement.flagged(document))},
-            on_accepted=lambda: queue.add_head(config_accepted(queue.waiting).head),
-            on_rejected=lambda error: self._config_rejected(client, error),
-        )
-        enablement = Enablement(
-            registry=registry, store=store, engine=engine, config=lambda: config.in_force, config_name=config_name
-        )
-        hooks = HookRuns(
-            engine=engine,
-            store=store,
-            config=config,
-            patcher=ObjectPatcher(client, client.discover),
-            metrics=self._metrics,
-            enabled_modules=lambda: registry.enabled,
-            timeout_s=chosen.hook_timeout_s,
-        )
-        deployment = ModuleDeployment(
-            deployer=Deployer(
-                client=helm,
-                storage=storage,
-                healing=healing,
-                cluster=cluster,
-                charts=ChartReader(),
-                stop_grace_s=chosen.shutdown_grace_s,
-            ),
-            storage=storage,
-            healing=healing,
-            store=store,
-            maintenance=lambda: config.in_force.maintenance,
-            metrics=self._metrics,
-        )
-        runner = ModuleRunner(
-            registry=registry,
-            catalog=disk.catalog,
-            hooks=hooks,
-            store=store,
-            deployment=deployment,
-            crds=CrdInstaller(
-                client,
-                labels=dict(chosen.crd_extra_labels),
-                filter_prefixes=chosen.crd_filter_prefixes,
-                on_installed=cluster.refresh,
-            ),
-            metrics=self._metrics,
-        )
-        self._converge = ConvergeHandler(
-            queue=queue,
-            loader=disk.loader,
-            registry=registry,
-            store=store,
-            enablement=enablement,
-            runner=runner,
-            global_hooks=lambda binding: [hook.id for hook in disk.hooks.bound_to(binding)],
-            owned_releases=deployment.owned,
-            ignored_release=chosen.helm_ignore_release,
-            metrics=self._metrics,
-        )
-        self._handlers = Handlers(
-            queue=queue,
-            converge=self._converge,
-            registry=registry,
-            runner=runner,
-            hooks=hooks,
-            find_hook=_finder(disk.hooks),
-            config=config,
-            enablement=enablement,
-            workers=chosen.module_workers,
-        )
-        inspector = OperatorInspector(
-            queues=self._queues,
-            hooks=disk.hooks,
-            store=store,
-            registry=registry,
-            enablement=enablement,
-            deployment=deployment,
-            config=config,
-            namespace=chosen.namespace,
-        )
-        await config.load()
-        _check_static(store, enablement)
+        self._converge, self._handlers = parts.converge, parts.handlers
+        metrics.watch_snapshots(parts.monitors.sizes)
+        metrics.watch_config(lambda: parts.config.error is not None)
+        # Lists take their time, and nothing that comes before the first Synchronization depends on them.
+        for hook in given.disk.hooks.hooks:
+            parts.monitors.start(hook)
         async with _background() as start_watch:
-            start_watch(storage.run(), "informer of releases")
-            start_watch(healing.run(), "healing")
-            await storage.wait_synced(_SYNC_WITHIN_S)
-            debug = DebugServer(inspector, chosen.debug_socket)
+            start_watch(parts.monitors.run(), "monitors of hooks")
+            await parts.config.load()
+            _check_static(parts.store, parts.enablement)
+            start_watch(parts.storage.run(), "informer of releases")
+            start_watch(parts.healing.run(), "healing")
+            await parts.storage.wait_synced(_SYNC_WITHIN_S)
+            debug = DebugServer(parts.inspector, self._settings.debug_socket)
             await debug.start()
             stack.push_async_callback(debug.stop)
-            queue.add_tail(startup_tasks([hook.id for hook in disk.hooks.bound_to("onStartup")]))
+            await parts.webhooks.start()
+            stack.push_async_callback(parts.webhooks.stop)
+            await parts.webhooks.clear_stale()
+            self._queues.main.add_tail(startup_tasks(given.disk.hooks))
+            done = parts.converge.progress.first_done
             try:
                 async with _background() as start:
-                    start(source.run(), "watch of the ConfigMap")
+                    start(parts.source.run(), "watch of the ConfigMap")
                     start(self._queues.run(), "queues")
                     start(self._tick(), "live ticks")
-                    status = (
-                        await self._first_converge(self._converge.progress.first_done) if once else await _for_ever()
-                    )
+                    start(parts.cron.run(), "schedules")
+                    start(parts.webhooks.run(), "webhooks")
+                    start(_clear_conversions(done, parts.webhooks), "conversions that nobody serves")
+                    status = await self._first_converge(done) if once else await _for_ever()
             finally:
-                await _within(_NOTED_WITHIN_S, deployment.settle())
-                await deployment.close()
+                await _within(_NOTED_WITHIN_S, parts.deployment.settle())
+                await parts.deployment.close()
         if once:
-            click.echo(modules_table(inspector.modules()))
+            click.echo(modules_table(parts.inspector.modules()))
         return status
 
     async def _first_converge(self, done: asyncio.Event) -> int:
@@ -432,10 +338,10 @@ class Operator:
 
     # --- what happens
 
-    async def _handle(self, task: Task) -> Outcome:
+    async def _handle(self, task: Task, queue: str) -> Outcome:
         if self._handlers is None:
             raise InvariantBroken("a task was queued before the operator was complete")
-        return await self._handlers(task)
+        return await self._handlers(task, queue)
 
     def _observe(self, attempt: Attempt) -> None:
         payload = attempt.task.payload
@@ -457,27 +363,19 @@ class Operator:
         if self._failures[attempt.task.id] >= _ONCE_FAILURES:
             self._stuck.set()
 
-    def _heal(self, release: str, _objects: tuple[ObjectKey, ...]) -> None:
-        if not self._registry.is_enabled(release) or not self._registry.get(release).has_release:
-            return
-        # While the module itself runs, its hooks may delete on purpose; once it is through, others do.
-        main, through = self._queues.main, self._registry.state(release).phase is ModulePhase.READY
-        main.add_tail(absent_objects(release, main.waiting if through else main.tasks).tail)
+    def _has_converged(self) -> bool:
+        return self._converge is not None and self._converge.progress.first_done.is_set()
 
-    def _release_changed(self, release: str, storage: ReleaseStorage, deployment: ModuleDeployment) -> None:
-        """Somebody else rolled back, upgraded or removed the release of a module that is at rest."""
-        at_rest = self._registry.is_enabled(release) and self._registry.state(release).phase is ModulePhase.READY
-        if at_rest and deployment.attends(self._registry.get(release)):
-            follow_up = release_changed(storage.facts(release), self._queues.main.waiting)
-            self._queues.main.add_tail(follow_up.tail)
-
-    def _config_rejected(self, client: KubeClient, error: AddonOperatorError) -> None:
+    def _config_refused(self, client: KubeClient, error: AddonOperatorError) -> None:
         self._metrics.config_values_error()
         log.error("ConfigMap refused, the former values stay in force", error=error)
         about = ObjectKey("v1", "ConfigMap", self._settings.namespace, self._settings.config_map)
+        self._warn(client, about, "ConfigRefused", " ".join(str(error).split()))
+
+    def _warn(self, client: KubeClient, about: ObjectKey, reason: str, message: str) -> None:
+        """Writes an Event without waiting for it."""
         event = asyncio.create_task(
-            events.warn(client, about, reason="ConfigRefused", message=" ".join(str(error).split())),
-            name="Event about the ConfigMap",
+            events.warn(client, about, reason=reason, message=message), name=f"Event {reason} about {about}"
         )
         self._courtesies.add(event)
         event.add_done_callback(self._courtesies.discard)
@@ -532,9 +430,13 @@ async def _for_ever() -> int:
     return 0
 
 
-def _finder(hooks: LoadedHooks) -> Callable[[HookId], Hook]:
-    found = {hook.id: hook for hook in hooks.hooks}
-    return found.__getitem__
+async def _clear_conversions(first_converge: asyncio.Event, webhooks: WebhookHost) -> None:
+    """Once every module has had its turn, conversions that a former process registered and nobody serves go."""
+    await first_converge.wait()
+    try:
+        await webhooks.clear_stale(conversions=True)
+    except AddonOperatorError as error:
+        log.warning("conversions that nobody serves are left registered", error=error)
 
 
 def _check_static(store: ValuesStore, enablement: Enablement) -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from addon_operator import logs
+from addon_operator import jsondoc, logs
 from addon_operator.configmap.config import OperatorConfig
 from addon_operator.errors import InputError
-from addon_operator.hooks.catalog import LoadedHooks
+from addon_operator.hooks.bindings import Kubernetes
+from addon_operator.hooks.hook import Hook, LoadedHooks
+from addon_operator.hooks.monitors import HookMonitors
 from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.modules.deployment import ModuleDeployment
 from addon_operator.modules.enablement import Enablement
@@ -46,6 +48,7 @@ class OperatorInspector:
         enablement: Enablement,
         deployment: ModuleDeployment,
         config: OperatorConfig,
+        monitors: HookMonitors,
         namespace: str,
     ) -> None:
         self._queues = queues
@@ -55,14 +58,16 @@ class OperatorInspector:
         self._enablement = enablement
         self._deployment = deployment
         self._config = config
+        self._monitors = monitors
         self._namespace = namespace
         self._level_before: logs.LogLevel | None = None
         self._level_timer: asyncio.TimerHandle | None = None
 
     def notices(self) -> tuple[str, ...]:
-        """Says whether the newest state of the ConfigMap was refused."""
+        """Says whether the newest state of the ConfigMap was refused, and which bindings cannot watch."""
         refused = self._config.error
-        return () if refused is None else (f"the ConfigMap is refused, former values are in force: {refused}",)
+        notes = () if refused is None else (f"the ConfigMap is refused, former values are in force: {refused}",)
+        return (*notes, *(f"{trouble}" for trouble in self._monitors.troubles()))
 
     def queues(self) -> tuple[QueueView, ...]:
         """Lists all queues."""
@@ -92,8 +97,8 @@ class OperatorInspector:
         return tuple(operation.as_json() for operation in self._store.patches("global"))
 
     def global_snapshots(self) -> JsonObject:
-        """Gives hook -> binding -> items; kubernetes bindings are not served, so there are none."""
-        return {}
+        """Gives hook -> binding -> items."""
+        return self._snapshots(self._hooks)
 
     def modules(self) -> tuple[ModuleView, ...]:
         """Lists all modules in run order."""
@@ -121,9 +126,26 @@ class OperatorInspector:
         return tuple(operation.as_json() for operation in self._store.patches(self._registry.get(name).key))
 
     def module_snapshots(self, name: str) -> JsonObject:
-        """Gives hook -> binding -> items; kubernetes bindings are not served, so there are none."""
+        """Gives hook -> binding -> items."""
         self._registry.get(name)
-        return {}
+        return self._snapshots(self._registry.state(name).hooks or LoadedHooks())
+
+    def _snapshots(self, hooks: LoadedHooks) -> JsonObject:
+        return {
+            hook.id.name: {binding.name: self._items(hook, binding) for binding in hook.config.kubernetes}
+            for hook in hooks.hooks
+            if hook.config.kubernetes
+        }
+
+    def _items(self, hook: Hook, binding: Kubernetes) -> JsonValue:
+        return [
+            {
+                name: jsondoc.loads(data)
+                for name, data in (("object", item.object), ("filterResult", item.filter_result))
+                if data is not None
+            }
+            for item in self._monitors.items(hook.id, binding)
+        ]
 
     def module_explain(self, name: str) -> ExplainView:
         """Explains one module."""

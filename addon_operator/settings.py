@@ -194,6 +194,134 @@ TABLE: tuple[Setting, ...] = (
     ),
     _row("retry_first_s", "TASK_RETRY_FIRST", "duration", "5s", "First delay after a failed task.", "task-retry-first"),
     _row("retry_most_s", "TASK_RETRY_MOST", "duration", "30s", "Longest delay after a failed task.", "task-retry-most"),
+    _row(
+        "queue_actions_metrics",
+        "QUEUE_ACTIONS_METRICS",
+        "boolean",
+        "true",
+        "Count how long actions on queues take.",
+    ),
+    _row(
+        "webhook_host",
+        "WEBHOOK_HOST",
+        "text",
+        None,
+        "Name or address by which the API server reaches the webhooks directly; without it, by Services.",
+    ),
+    _row(
+        "validating_webhook_name",
+        "VALIDATING_WEBHOOK_CONFIGURATION_NAME",
+        "text",
+        "addon-operator",
+        "The ValidatingWebhookConfiguration is called this and -hooks.",
+    ),
+    _row(
+        "mutating_webhook_name",
+        "MUTATING_WEBHOOK_CONFIGURATION_NAME",
+        "text",
+        "addon-operator",
+        "The MutatingWebhookConfiguration is called this and -hooks.",
+    ),
+    _row(
+        "validating_webhook_address",
+        "VALIDATING_WEBHOOK_LISTEN_ADDRESS",
+        "text",
+        "0.0.0.0",  # noqa: S104 -- the API server is another host
+        "Address of the server for admission reviews.",
+    ),
+    _row(
+        "validating_webhook_port",
+        "VALIDATING_WEBHOOK_LISTEN_PORT",
+        "integer",
+        "9680",
+        "Port of the server for admission reviews; 0 = any that is free.",
+    ),
+    _row(
+        "validating_webhook_service",
+        "VALIDATING_WEBHOOK_SERVICE_NAME",
+        "text",
+        "addon-operator",
+        "Service that leads to it, in the operator's namespace.",
+    ),
+    _row(
+        "validating_webhook_service_port",
+        "VALIDATING_WEBHOOK_SERVICE_PORT",
+        "integer",
+        "0",
+        "Port of that Service; 0 = the same number as the server's.",
+    ),
+    _row(
+        "validating_webhook_cert",
+        "VALIDATING_WEBHOOK_SERVER_CERT",
+        "path",
+        None,
+        "Its certificate (PEM); the operator makes one unless given.",
+    ),
+    _row("validating_webhook_key", "VALIDATING_WEBHOOK_SERVER_KEY", "path", None, "The key of that certificate."),
+    _row(
+        "validating_webhook_ca",
+        "VALIDATING_WEBHOOK_CA",
+        "path",
+        None,
+        "What the API server verifies that certificate with.",
+    ),
+    _row(
+        "validating_webhook_client_ca",
+        "VALIDATING_WEBHOOK_CLIENT_CA",
+        "paths",
+        None,
+        "What the API server's own certificate is verified with, separated by colons; none is asked for unless given.",
+    ),
+    _row(
+        "conversion_webhook_address",
+        "CONVERSION_WEBHOOK_LISTEN_ADDRESS",
+        "text",
+        "0.0.0.0",  # noqa: S104 -- the API server is another host
+        "Address of the server for conversion reviews.",
+    ),
+    _row(
+        "conversion_webhook_port",
+        "CONVERSION_WEBHOOK_LISTEN_PORT",
+        "integer",
+        "9681",
+        "Port of the server for conversion reviews; 0 = any that is free.",
+    ),
+    _row(
+        "conversion_webhook_service",
+        "CONVERSION_WEBHOOK_SERVICE_NAME",
+        "text",
+        "addon-operator",
+        "Service that leads to it, in the operator's namespace.",
+    ),
+    _row(
+        "conversion_webhook_service_port",
+        "CONVERSION_WEBHOOK_SERVICE_PORT",
+        "integer",
+        "0",
+        "Port of that Service; 0 = the same number as the server's.",
+    ),
+    _row(
+        "conversion_webhook_cert",
+        "CONVERSION_WEBHOOK_SERVER_CERT",
+        "path",
+        None,
+        "Its certificate (PEM); the operator makes one unless given.",
+    ),
+    _row("conversion_webhook_key", "CONVERSION_WEBHOOK_SERVER_KEY", "path", None, "The key of that certificate."),
+    _row(
+        "conversion_webhook_ca",
+        "CONVERSION_WEBHOOK_CA",
+        "path",
+        None,
+        "What the API server verifies that certificate with.",
+    ),
+    _row(
+        "conversion_webhook_client_ca",
+        "CONVERSION_WEBHOOK_CLIENT_CA",
+        "paths",
+        None,
+        "What the API server's own certificate is verified with, separated by colons; none is asked for unless given.",
+    ),
     Setting("log_type", "log-type", ("LOG_TYPE",), "text", "text", "Form of the log.", ("text", "json", "color")),
     Setting(
         "log_level",
@@ -251,6 +379,26 @@ class Settings:
     module_workers: int
     retry_first_s: float
     retry_most_s: float
+    queue_actions_metrics: bool
+    webhook_host: str | None
+    validating_webhook_name: str
+    mutating_webhook_name: str
+    validating_webhook_address: str
+    validating_webhook_port: int
+    validating_webhook_service: str
+    validating_webhook_service_port: int
+    validating_webhook_cert: Path | None
+    validating_webhook_key: Path | None
+    validating_webhook_ca: Path | None
+    validating_webhook_client_ca: tuple[Path, ...] | None
+    conversion_webhook_address: str
+    conversion_webhook_port: int
+    conversion_webhook_service: str
+    conversion_webhook_service_port: int
+    conversion_webhook_cert: Path | None
+    conversion_webhook_key: Path | None
+    conversion_webhook_ca: Path | None
+    conversion_webhook_client_ca: tuple[Path, ...] | None
     log_type: Literal["text", "json", "color"]
     log_level: Literal["debug", "info", "warning", "error"]
     log_no_time: bool

@@ -1,1 +1,1 @@
-"""Measurements of the whole operator against generated modules, in a local control plane. Nothing is asserted."""
+"""Measurements of the whole operator, with generated modules and hooks, in a local cluster. Nothing is asserted."""

@@ -9,15 +9,18 @@ import os
 import re
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
+from typing import TypeVar
 
 import aiohttp
 
 _Condition = Callable[[], Awaitable[bool]]
+_Found = TypeVar("_Found")
 
 _POLL_S = 0.02
 _DEADLINE_S = 600.0
+_OUTCOME_S = 120.0
 _STOP_S = 60.0
 _CONVERGES = re.compile(r"^\w*convergence_total(?:\{[^}]*\})? ([0-9.e+]+)$", re.MULTILINE)
 
@@ -104,6 +107,19 @@ class OperatorProcess:
 
         await self._until(done)
 
+    async def outcome(self, waiting: Coroutine[None, None, _Found]) -> _Found:
+        """Waits for something that the operator is to bring about, but not longer than the operator lives."""
+        found, ended = asyncio.create_task(waiting), asyncio.create_task(self._process.wait())
+        try:
+            await asyncio.wait((found, ended), timeout=_OUTCOME_S, return_when=asyncio.FIRST_COMPLETED)
+            if found.done():
+                return found.result()
+            raise self._failed(f"ended with {ended.result()}" if ended.done() else f"nothing after {_OUTCOME_S:.0f} s")
+        finally:
+            found.cancel()
+            ended.cancel()
+            await asyncio.gather(found, ended, return_exceptions=True)
+
     def resident_mib(self) -> tuple[float, float]:
         """Answers resident memory of the operator itself in MiB: now, and at most so far."""
         status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="utf-8")
@@ -132,18 +148,19 @@ class OperatorProcess:
                 while not await self._holds(condition):  # noqa: ASYNC110 -- the other process offers no event
                     await asyncio.sleep(_POLL_S)
         except TimeoutError as error:
-            raise OperatorFailed(f"nothing after {_DEADLINE_S:.0f} s; end of {self._log}:\n{self._tail()}") from error
+            raise self._failed(f"nothing after {_DEADLINE_S:.0f} s") from error
 
     async def _holds(self, condition: _Condition) -> bool:
         if self._process.returncode is not None:
-            raise OperatorFailed(f"ended with {self._process.returncode}; end of {self._log}:\n{self._tail()}")
+            raise self._failed(f"ended with {self._process.returncode}")
         try:
             return await condition()
         except aiohttp.ClientConnectionError:
             return False
 
-    def _tail(self) -> str:
-        return "\n".join(self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-20:])
+    def _failed(self, what: str) -> OperatorFailed:
+        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-20:]
+        return OperatorFailed("\n".join([f"{what}; end of {self._log}:", *lines]))
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:

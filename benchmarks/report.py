@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from addon_operator.jsondoc import JsonValue
+from addon_operator.jsondoc import JsonObject, JsonValue
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class Figure:
         name: as `--only` takes it.
         text: what was measured.
         value: in `unit`.
-        target: what the figure should be at most, with 50 modules on two cores.
+        target: what the figure should be at most, on two cores; None if nothing was promised.
         note: what else was seen, such as the number of helm processes.
     """
 
@@ -24,7 +24,7 @@ class Figure:
     text: str
     value: float
     unit: str
-    target: float
+    target: float | None
     note: str = ""
 
     def document(self) -> JsonValue:
@@ -35,10 +35,19 @@ class Figure:
 def table(figures: Sequence[Figure]) -> str:
     """Lays the figures out for people."""
     rows = [("measure", "measured", "target", "also seen")]
-    rows += [(one.text, f"{one.value:.2f} {one.unit}", f"<= {one.target:g} {one.unit}", one.note) for one in figures]
+    rows += [(one.text, f"{one.value:.2f} {one.unit}", _target(one), one.note) for one in figures]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     rows.insert(1, tuple("-" * width for width in (*widths, len(rows[0][3]))))  # type: ignore[arg-type]
     return "\n".join(
         f"{text:<{widths[0]}}  {value:>{widths[1]}}  {target:>{widths[2]}}  {note}".rstrip()
         for text, value, target, note in rows
     )
+
+
+def document(figures: Sequence[Figure], **facts: JsonValue) -> JsonObject:
+    """Gives all figures as JSON, with what should be known about the run."""
+    return {**facts, "figures": [figure.document() for figure in figures]}
+
+
+def _target(figure: Figure) -> str:
+    return "-" if figure.target is None else f"<= {figure.target:g} {figure.unit}"

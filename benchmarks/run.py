@@ -21,12 +21,12 @@ import click
 from addon_operator.devcluster import DevCluster
 from addon_operator.devcluster.binaries import require
 from addon_operator.devcluster.commands import API_ONLY, CONTROL_PLANE
-from addon_operator.jsondoc import JsonValue, dumps
+from addon_operator.jsondoc import JsonObject, dumps
 from addon_operator.kube.client import KubeClient
 from addon_operator.settings import CPU_COUNT
 from benchmarks.operator_process import OperatorFiles, OperatorProcess
 from benchmarks.releases import ReleaseWatch
-from benchmarks.report import Figure, table
+from benchmarks.report import Figure, document, table
 from tests.fakes.modules import GeneratedModules, helm_starts, write_counting_helm, write_modules
 
 NAMES = ("cold-equal", "cold-own", "restart", "module", "global-used", "global-unused", "memory", "idle")
@@ -244,14 +244,13 @@ def main(
     click.echo(f"{modules} modules, {CPU_COUNT} CPUs; the targets are those for 50 modules on 2 CPUs\n")
     click.echo(table(figures))
     if json_file is not None:
-        document: JsonValue = {
+        facts: JsonObject = {
             "modules": modules,
             "replicas": replicas,
             "cpus": CPU_COUNT,
             "components": list(components),
-            "figures": [figure.document() for figure in figures],
         }
-        json_file.write_bytes(dumps(document) + b"\n")
+        json_file.write_bytes(dumps(document(figures, **facts)) + b"\n")
 
 
 if __name__ == "__main__":

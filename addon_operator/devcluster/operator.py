@@ -31,6 +31,13 @@ def environment(cluster: DevCluster, *, namespace: str, inherited: Mapping[str, 
         "ADDON_OPERATOR_LISTEN_ADDRESS": "127.0.0.1",
         "ADDON_OPERATOR_LISTEN_PORT": str(_free_port()),
         "ADDON_OPERATOR_TMP_DIR": str(directory / "tmp"),
+        # There is no network of Services: the API server calls webhooks directly.
+        "WEBHOOK_HOST": "127.0.0.1",
+        **{
+            f"{server}_WEBHOOK_LISTEN_{what}": value
+            for server in ("VALIDATING", "CONVERSION")
+            for what, value in (("ADDRESS", "127.0.0.1"), ("PORT", "0"))
+        },
         **{name: value for name, value in inherited.items() if name not in {"KUBE_CONTEXT", "KUBE_SERVER"}},
     }
     return {

@@ -92,7 +92,7 @@ class ConvergeHandler:
         """
         match converge.phase:
             case ConvergePhase.STANDBY:
-                return self._begin(task, converge)
+                return await self._begin(task, converge)
             case ConvergePhase.WAIT_BEFORE_ALL:
                 return await self._plan(task, converge)
             case ConvergePhase.WAIT_DELETE_AND_RUN_MODULES:
@@ -101,10 +101,10 @@ class ConvergeHandler:
             case ConvergePhase.WAIT_AFTER_ALL:
                 return self._end(task, converge)
 
-    def _begin(self, task: Task, converge: Converge) -> Outcome:
+    async def _begin(self, task: Task, converge: Converge) -> Outcome:
         self._drop_followers(task)
         if self.progress.begun:  # what was read at the start is good enough for the first one
-            self._rescan()
+            await self._rescan()
         self.progress.begun = True
         self.progress.started_at = asyncio.get_running_loop().time()
         following = dataclasses.replace(converge, phase=ConvergePhase.WAIT_BEFORE_ALL)
@@ -126,7 +126,7 @@ class ConvergeHandler:
         except AddonOperatorError:
             return False  # the next converge reports it
 
-    def _rescan(self) -> None:
+    async def _rescan(self) -> None:
         try:
             scan = self._loader.scan()
         except AddonOperatorError as error:
@@ -138,6 +138,7 @@ class ConvergeHandler:
         for warning in scan.warnings:
             log.warning("module directories", reason=warning)
         for name in known - found:
+            await self._runner.abandon(name)
             self._metrics.module_gone(name)
         if known != found:
             log.info("modules on disk changed", added=sorted(found - known), removed=sorted(known - found))

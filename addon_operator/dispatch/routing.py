@@ -7,17 +7,24 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Sequence
+from typing import Final
 
 from addon_operator.configmap.document import ConfigChange
 from addon_operator.helm.release import PENDING, ReleaseFacts
-from addon_operator.hooks.bindings import LifecycleKind
-from addon_operator.hooks.call import HookId
+from addon_operator.hooks.bindings import MAIN_QUEUE, LifecycleKind, Schedule
+from addon_operator.hooks.call import Changes, HookId
+from addon_operator.hooks.context import LifecycleContext, ObjectEvent, Synchronization, Tick
+from addon_operator.hooks.hook import Hook, LoadedHooks
 from addon_operator.modules.plan import ConvergePlan
 from addon_operator.tasks.task import (
     ApplyConfig,
+    AwaitSynchronization,
     Converge,
     ConvergePhase,
     DeleteModule,
+    EnableMonitors,
+    EnableSchedules,
+    EnableWebhooks,
     EnsureCrds,
     Payload,
     PurgeRelease,
@@ -26,6 +33,12 @@ from addon_operator.tasks.task import (
     RunModules,
     Task,
 )
+
+# For hooks that ran for the clock or for an object: the reason of what follows, for a global hook and for a module's.
+_VALUES_CHANGED: Final = {
+    Reason.SCHEDULE: (Reason.SCHEDULE_CHANGED_GLOBAL, Reason.SCHEDULE_CHANGED_MODULE),
+    Reason.KUBERNETES: (Reason.KUBERNETES_CHANGED_GLOBAL, Reason.KUBERNETES_CHANGED_MODULE),
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,15 +58,68 @@ class FollowUp:
     drop_runs: bool = False
 
 
-def startup_tasks(on_startup: Sequence[HookId]) -> tuple[Task, ...]:
-    """Fills the main queue at the start: global onStartup hooks in order, then the first converge."""
-    hooks = [Task(RunHook(hook, "onStartup"), Reason.OPERATOR_STARTUP) for hook in on_startup]
-    return (*hooks, Task(Converge(), Reason.OPERATOR_STARTUP, converge=True))
+def startup_tasks(hooks: LoadedHooks) -> tuple[Task, ...]:
+    """Fills the main queue at the start: what global hooks begin with, then the first converge. Source: 3.1, 3.7."""
+    watching = [hook.id for hook in hooks.hooks if hook.config.kubernetes]
+    payloads: list[Payload] = [
+        *(RunHook(hook.id, (LifecycleContext("onStartup"),)) for hook in hooks.bound_to("onStartup")),
+        *(EnableSchedules(hook.id) for hook in hooks.hooks if hook.config.schedules),
+        *(EnableMonitors(hook) for hook in watching),
+        *([AwaitSynchronization()] if watching else []),
+        *(EnableWebhooks(hook.id) for hook in hooks.hooks if hook.config.admissions or hook.config.conversions),
+    ]
+    converge = Task(Converge(), Reason.OPERATOR_STARTUP, converge=True)
+    return (*(Task(payload, Reason.OPERATOR_STARTUP) for payload in payloads), converge)
 
 
 def hook_tasks(hooks: Iterable[HookId], binding: LifecycleKind, reason: Reason) -> tuple[Task, ...]:
     """One task for each hook of a binding around the converge, in the order given."""
-    return tuple(Task(RunHook(hook, binding), reason, converge=True) for hook in hooks)
+    return tuple(Task(RunHook(hook, (LifecycleContext(binding),)), reason, converge=True) for hook in hooks)
+
+
+def synchronization(hook: Hook, context: Synchronization, reason: Reason) -> Task:
+    """The first run of a `kubernetes` binding. Source: contract.md 2.13 (combining)."""
+    return Task(RunHook(hook.id, (context,), combines=hook.config.version != "v0"), reason)
+
+
+def split_main(
+    synchronizations: Iterable[tuple[Hook, Synchronization]], reason: Reason
+) -> tuple[tuple[Task, ...], tuple[tuple[str, Task], ...]]:
+    """Places Synchronizations: those of the main queue, to run next, and those of others, by name. Source: 3.1, 3.3."""
+    placed = [(context.binding.queue, synchronization(hook, context, reason)) for hook, context in synchronizations]
+    main = tuple(task for queue, task in placed if queue == MAIN_QUEUE)
+    return main, tuple((queue, task) for queue, task in placed if queue != MAIN_QUEUE)
+
+
+def object_changed(hook: Hook, event: ObjectEvent) -> Task:
+    """A run for something that happened to an object; at the tail of the binding's queue."""
+    return Task(RunHook(hook.id, (event,), combines=hook.config.version != "v0"), Reason.KUBERNETES)
+
+
+def ticked(hook: Hook, schedule: Schedule, waiting: Iterable[Task]) -> Task | None:
+    """A run for a schedule, at the tail of its queue; None if one waits already: ticks that were missed are one."""
+    tick = Tick(schedule)
+    for task in waiting:
+        if isinstance(task.payload, RunHook) and task.payload.hook == hook.id and tick in task.payload.contexts:
+            return None
+    return Task(RunHook(hook.id, (tick,), combines=hook.config.version != "v0"), Reason.SCHEDULE)
+
+
+def hook_changed_values(task: Task, hook: HookId, changes: Changes, waiting: Sequence[Task]) -> FollowUp:
+    """What the main queue has to do when a hook that was run by itself changed values. Source: contract.md 3.5.
+
+    Args:
+        task: why the hook ran. Something else follows by itself on what ran for the start or for a converge.
+        hook: which one.
+        changes: what it changed.
+        waiting: the tasks of the main queue that have not begun.
+    """
+    reasons = _VALUES_CHANGED.get(task.reason)
+    if not changes or reasons is None:
+        return FollowUp()
+    if hook.module is not None:
+        return FollowUp(tail=module_tasks((hook.module,), reasons[1], waiting))
+    return global_values_changed(Reason.RELOAD_AFTER_DYNAMIC if changes.enablement else reasons[0], waiting)
 
 
 def plan_tasks(plan: ConvergePlan, reason: Reason, *, crds_pending: Collection[str]) -> tuple[Task, ...]:

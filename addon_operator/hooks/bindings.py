@@ -1,19 +1,18 @@
 """What a hook declares: the output of `hook --config`, versions v0 and v1, as a HookConfig (contract.md 2.2).
 
-Pure. Every rule is checked and all violations are reported together, each with the path of its field. Bindings that the
-operator does not serve yet are parsed and checked like the others; `HookConfig.unserved` names them.
+Pure. Every rule is checked and all violations are reported together, each with the path of its field.
 """
 
 from __future__ import annotations
 
 import re
-import zoneinfo
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, TypeVar, get_args
 
 from addon_operator import yamldoc
+from addon_operator.crontab import Crontab
 from addon_operator.errors import HookConfigError, InputError
 from addon_operator.hooks.call import HookId, Scope
 from addon_operator.hooks.fields import Fields, parse_map
@@ -37,8 +36,6 @@ _EVENTS: tuple[WatchEvent, ...] = get_args(WatchEvent)
 _EVENTS_V0: Mapping[str, WatchEvent] = {"add": "Added", "update": "Modified", "delete": "Deleted"}
 _EQUAL: Final = ("=", "==", "Equals")
 _NOT_EQUAL: Final = ("!=", "NotEquals")
-_CRON_NAMES: Final = re.compile(r"jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|sun|mon|tue|wed|thu|fri|sat")
-_CRON_SHORTCUTS: Final = frozenset({"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,14 +195,6 @@ class HookConfig:
         """Answers the order of a lifecycle binding; None if the hook does not have it."""
         return next((binding.order for binding in self.lifecycle if binding.kind == kind), None)
 
-    def unserved(self) -> tuple[str, ...]:
-        """Names the binding types that this operator does not serve, as the hook's config calls them."""
-        watch = "kubernetes" if self.version == "v1" else "onKubernetesEvent"
-        present: list[str] = ["schedule"] * bool(self.schedules) + [watch] * bool(self.kubernetes)
-        present += [admission.kind for admission in self.admissions]
-        present += [CONVERSION] * bool(self.conversions)
-        return tuple(dict.fromkeys(present))
-
 
 def parse_config(document: JsonValue, *, scope: Scope, hook: HookId) -> HookConfig:
     """Reads what a hook printed.
@@ -346,52 +335,12 @@ def _schedule_v0(fields: Fields) -> Schedule:
 
 def _crontab(fields: Fields) -> str:
     crontab = fields.text("crontab", required=True)
-    problem = _crontab_problem(crontab) if crontab else None
-    if problem:
-        fields.fail("crontab", problem)
+    if crontab:
+        try:
+            Crontab.parse(crontab)
+        except InputError as error:
+            fields.fail("crontab", str(error))
     return crontab
-
-
-def _crontab_problem(crontab: str) -> str | None:
-    """Answers what is wrong with a crontab, None if nothing (contract.md 2.2: the dialect of robfig cron v2)."""
-    zone, rest = _split_zone(crontab)
-    if zone is not None and not _is_zone(zone):
-        return f"unknown time zone {zone!r}"
-    if rest.startswith("@every "):
-        interval = rest.removeprefix("@every ").strip()
-        return None if _seconds(interval) else "@every needs a positive duration such as 30s or 1h30m"
-    if rest.startswith("@"):
-        return None if rest in _CRON_SHORTCUTS else f"unknown shortcut {rest!r}"
-    return _cron_fields_problem(rest)
-
-
-def _split_zone(crontab: str) -> tuple[str | None, str]:
-    match = re.fullmatch(r"(?:CRON_)?TZ=(\S*)\s+(.*)", crontab.strip())
-    return (match[1], match[2]) if match else (None, crontab.strip())
-
-
-def _is_zone(name: str) -> bool:
-    try:
-        zoneinfo.ZoneInfo(name)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        return False
-    return True
-
-
-def _cron_fields_problem(text: str) -> str | None:
-    from croniter import CroniterError, croniter  # noqa: PLC0415 -- 60 ms that most starts do not need
-
-    if len(text.split()) not in {5, 6}:
-        return "must have 5 fields, or 6 with the seconds first"
-    # The library knows more than the dialect: last day, n-th weekday, hashed and random fields.
-    unknown = {word for word in re.findall(r"[a-z#]+", text.lower()) if not _CRON_NAMES.fullmatch(word)}
-    if unknown:
-        return f"unknown {', '.join(sorted(map(repr, unknown)))}"
-    try:
-        croniter.expand(text.replace("?", "*"), second_at_beginning=True)
-    except (CroniterError, ValueError) as error:
-        return str(error)
-    return None
 
 
 def _kubernetes(fields: Fields) -> Kubernetes:

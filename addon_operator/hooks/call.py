@@ -6,17 +6,19 @@ Pure. Made by the dispatcher, carried out by the engine; transports and codecs s
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from addon_operator.jsondoc import JsonObject, JsonValue
+from addon_operator.jsondoc import JsonValue
 from addon_operator.values.patches import Operation
 
 if TYPE_CHECKING:  # the shape of an Exit is needed here, not the machinery beside it
     from addon_operator.process import Exit
 
 Scope: TypeAlias = Literal["global", "module"]
+Response: TypeAlias = Literal["admission", "conversion"]
 
 
 ENABLED_SCRIPT: Final = "enabled"
@@ -53,24 +55,26 @@ class HookCall:
     Attributes:
         hook: which one.
         path: its executable file.
-        contexts: the binding contexts, in order of their events (contract.md 2.3).
+        contexts: the content of `BINDING_CONTEXT_PATH`, in pieces (`context.encode`).
         values: the document of `VALUES_PATH`, complete.
         config_values: the document of `CONFIG_VALUES_PATH`, complete.
         timeout_s: how long it may run.
         binding: the binding's name, for the log.
         queue: the task queue it runs in, for the log.
         event_id: the event that led to it, for the log.
+        response: the answer that the API server waits for, if it does.
     """
 
     hook: HookId
     path: Path
-    contexts: tuple[JsonObject, ...] = field(repr=False)
+    contexts: Sequence[bytes] = field(repr=False)
     values: JsonValue = field(repr=False)
     config_values: JsonValue = field(repr=False)
     timeout_s: float
     binding: str = ""
     queue: str = ""
     event_id: str = ""
+    response: Response | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +86,14 @@ class Effects:
         config_patch: operations on the ConfigMap's section.
         metrics: content of `METRICS_PATH` (contract.md 2.5).
         object_patch: content of `KUBERNETES_PATCH_PATH` (contract.md 2.6).
+        response: content of the response file, if there was one to write (contract.md 2.14).
     """
 
     values_patch: tuple[Operation, ...] = ()
     config_patch: tuple[Operation, ...] = ()
     metrics: bytes = field(default=b"", repr=False)
     object_patch: bytes = field(default=b"", repr=False)
+    response: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +102,22 @@ class HookResult:
 
     effects: Effects
     exit: Exit
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a run has changed; both false for most.
+
+    Attributes:
+        values: effective values of the hook's own section.
+        enablement: an enable flag, in memory or in the ConfigMap.
+    """
+
+    values: bool = False
+    enablement: bool = False
+
+    def __bool__(self) -> bool:
+        return self.values or self.enablement
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Finds the hooks of a directory, asks each for its configuration, and indexes them by binding (contract.md 2.1).
+"""Finds the hooks of a directory and asks each for its configuration (contract.md 2.1).
 
 Called at the start for the global hooks and at the start of each module run for the module's own.
 """
@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from addon_operator.errors import HookConfigError
-from addon_operator.hooks.bindings import HookConfig, LifecycleKind
+from addon_operator.hooks.bindings import HookConfig
 from addon_operator.hooks.call import HookId
 from addon_operator.hooks.engine import HookEngine
+from addon_operator.hooks.hook import Hook, LoadedHooks
 
 # `venv` holds the interpreter of Python hooks: contract.md 1.1.
 _SKIPPED_DIRECTORIES: Final = frozenset({"lib", "venv"})
@@ -29,33 +30,6 @@ class HookFile:
 
     path: Path
     name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Hook:
-    """A hook that said what it wants."""
-
-    id: HookId
-    path: Path
-    config: HookConfig
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedHooks:
-    """All hooks of one scope.
-
-    Attributes:
-        hooks: sorted by path.
-        warnings: files that look like hooks and are none, one line each.
-    """
-
-    hooks: tuple[Hook, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-    def bound_to(self, kind: LifecycleKind) -> tuple[Hook, ...]:
-        """Answers the hooks with a lifecycle binding, by order, then by path."""
-        found = [(order, hook) for hook in self.hooks if (order := hook.config.order(kind)) is not None]
-        return tuple(hook for _, hook in sorted(found, key=lambda pair: (pair[0], str(pair[1].path))))
 
 
 def global_root(directory: Path) -> Path:
@@ -156,8 +130,6 @@ class HookCatalog:
                 return error
             except OSError as error:
                 return HookConfigError(f"{hook}: {file.path}: {error.strerror}")
-        if unserved := config.unserved():
-            return HookConfigError(f"{hook}: not served by this version of the operator: {', '.join(unserved)}")
         return Hook(hook, file.path, config)
 
     async def _config(self, file: HookFile, hook: HookId) -> HookConfig:

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
 from addon_operator import metric_ops
 from addon_operator.errors import AddonOperatorError, BadReply, HookError, InputError
-from addon_operator.hooks.bindings import LifecycleKind
-from addon_operator.hooks.call import Effects, HookCall, HookId
-from addon_operator.hooks.catalog import Hook
-from addon_operator.hooks.context import lifecycle
+from addon_operator.hooks.bindings import Kubernetes
+from addon_operator.hooks.call import Changes, Effects, HookCall, HookId, Response
+from addon_operator.hooks.context import Context, binding_name, encode
 from addon_operator.hooks.engine import HookEngine
+from addon_operator.hooks.hook import Hook
 from addon_operator.jsondoc import JsonValue
 from addon_operator.kube import patch_ops
 from addon_operator.kube.patch_ops import ObjectOperation
 from addon_operator.kube.patcher import ObjectPatcher
+from addon_operator.kube.snapshot import Item
 from addon_operator.logs import get_logger
 from addon_operator.metric_ops import MetricOperation
 from addon_operator.metrics import HookLabels, Metrics, RunOutcome
@@ -52,14 +54,25 @@ class Run:
     """Why a hook is run.
 
     Attributes:
-        binding: which of its bindings.
-        queue: where the task waited.
+        contexts: what it is told, in order; never empty.
+        queue: where the task waited; empty for reviews, which wait in none.
         activation: the reason of the task during the first converge, else empty.
+        allows_failure: a failure counts as an allowed one.
+        response: the answer that somebody waits for, if so.
+        timeout_s: deadline, if it is shorter than the hook's own.
     """
 
-    binding: LifecycleKind
+    contexts: tuple[Context, ...]
     queue: str
-    activation: str
+    activation: str = ""
+    allows_failure: bool = False
+    response: Response | None = None
+    timeout_s: float = math.inf
+
+    @property
+    def binding(self) -> str:
+        """The name of the binding of the first context, for logs and metrics."""
+        return binding_name(self.contexts[0])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,6 +93,7 @@ class HookRuns:
         patcher: ObjectPatcher,
         metrics: Metrics,
         enabled_modules: Callable[[], Sequence[str]],
+        items: Callable[[HookId, Kubernetes], Sequence[Item]],
         timeout_s: float,
     ) -> None:
         self._engine = engine
@@ -88,58 +102,72 @@ class HookRuns:
         self._patcher = patcher
         self._metrics = metrics
         self._enabled_modules = enabled_modules
+        self._items = items
         self._timeout_s = timeout_s
 
-    async def run(self, hook: Hook, run: Run) -> None:
-        """Runs a hook once.
+    async def run(self, hook: Hook, run: Run) -> Changes:
+        """Runs a hook once and does what it asks for; answers what that has changed.
 
         Raises:
             HookError: the hook failed, left something unusable, its patches break the schemas, or what it asked for
                 could not be written; the message names the hook.
         """
+        return (await self._run(hook, run))[0]
+
+    async def review(self, hook: Hook, run: Run) -> bytes:
+        """Runs a hook for the API server, as `run`; answers what it wrote into its response file."""
+        return (await self._run(hook, run))[1]
+
+    async def _run(self, hook: Hook, run: Run) -> tuple[Changes, bytes]:
         key = "global" if hook.id.module is None else section_key(hook.id.module)
         loop = asyncio.get_running_loop()
         started = loop.time()
         progress = loop.call_later(_WORTH_A_LINE_S, _at_work, hook.id, run)
         try:
             result = await self._engine.run(self._call(hook, run, key))
-            await self._apply(hook.id, key, result.effects)
+            changes = await self._apply(hook.id, key, result.effects)
         except AddonOperatorError as error:
-            self._count(hook.id, run, "error", duration_s=loop.time() - started)
+            outcome: RunOutcome = "allowed_error" if run.allows_failure else "error"
+            self._count(hook.id, run, outcome, duration_s=loop.time() - started)
             if isinstance(error, HookError):
                 raise  # names the hook already
             raise HookError(f"{hook.id}: {error}", retry_after_s=error.retry_after_s) from error
         finally:
             progress.cancel()
         self._count(hook.id, run, "success", duration_s=result.exit.duration_s, ended=result.exit)
+        return changes, result.effects.response
 
     def _call(self, hook: Hook, run: Run, key: str) -> HookCall:
         enabled = None if hook.id.module is None else tuple(self._enabled_modules())
         return HookCall(
             hook=hook.id,
             path=hook.path,
-            contexts=(lifecycle(hook.config, run.binding),),
+            contexts=encode(run.contexts, hook.config, lambda binding: self._items(hook.id, binding)),
             values=self._store.hook_values(key, enabled),
             config_values=self._store.hook_config_values(key),
-            timeout_s=hook.config.timeout_s or self._timeout_s,
+            timeout_s=min(hook.config.timeout_s or self._timeout_s, run.timeout_s),
             binding=run.binding,
             queue=run.queue,
+            response=run.response,
         )
 
-    async def _apply(self, hook: HookId, key: str, effects: Effects) -> None:
+    async def _apply(self, hook: HookId, key: str, effects: Effects) -> Changes:
         decoded = self._decode(hook, effects)
         proposal = self._propose(hook, key, effects)
         self._metrics.hooks.apply(decoded.metrics, module=hook.module, hook=hook.name)
         if decoded.objects:
             await self._patcher.apply(decoded.objects)
         if proposal is None:
-            return
+            return Changes()
         if proposal.config_section is not None or proposal.config_flags:
             owned = patches.split(effects.config_patch, key, str(hook))
             await self._config.save(key, proposal.config_section, owned.section, proposal.config_flags)
         self._commit(hook, key, effects, proposal)
         if proposal.changed:
             log.debug("values changed", hook=hook.name, module=hook.module, scope=sorted(proposal.changed))
+        return Changes(
+            values=bool(proposal.changed), enablement=bool(proposal.enabled_changed or proposal.config_flags)
+        )
 
     def _decode(self, hook: HookId, effects: Effects) -> _Decoded:
         try:

@@ -16,13 +16,15 @@ from addon_operator.errors import HookConfigError, HookError, HookFailed, HookTi
 from addon_operator.hooks import bindings, files, transport_local
 from addon_operator.hooks.bindings import HookConfig
 from addon_operator.hooks.call import ENABLED_SCRIPT, EnabledAnswer, HookCall, HookId, HookResult, Scope
-from addon_operator.hooks.files import Workspace
+from addon_operator.hooks.files import Content, Workspace
 from addon_operator.hooks.output import HookOutput
 from addon_operator.jsondoc import JsonValue
 from addon_operator.logs import get_logger
 from addon_operator.process import Exit
 
 _STDERR_CHARS: Final = 2000
+# Below this, handing the files to a thread costs more than writing them.
+_LARGE_BYTES: Final = 2**20
 
 _log = get_logger("hook")
 
@@ -70,7 +72,8 @@ class HookEngine:
             HookUnreachable: it could not be started.
         """
         fields = {"binding": call.binding, "queue": call.queue, "event_id": call.event_id}
-        async with self._workspace(call.hook, files.hook_input(call)) as workspace:
+        size = sum(map(len, call.contexts))
+        async with self._workspace(call.hook, files.hook_input(call), size=size) as workspace:
             ended = await self._execute(call.path, call.hook, workspace, timeout_s=call.timeout_s, fields=fields)
             return HookResult(workspace.effects(), ended)
 
@@ -127,8 +130,13 @@ class HookEngine:
         return ended
 
     @contextlib.asynccontextmanager
-    async def _workspace(self, hook: HookId, given: Mapping[str, bytes]) -> AsyncIterator[Workspace]:
-        workspace = Workspace(self._tmp_dir, hook, given)
+    async def _workspace(
+        self, hook: HookId, given: Mapping[str, Content], *, size: int = 0
+    ) -> AsyncIterator[Workspace]:
+        if size < _LARGE_BYTES:
+            workspace = Workspace(self._tmp_dir, hook, given)
+        else:
+            workspace = await asyncio.to_thread(Workspace, self._tmp_dir, hook, given)
         try:
             yield workspace
         finally:

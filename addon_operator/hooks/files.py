@@ -13,13 +13,13 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from addon_operator import jsondoc
 from addon_operator.errors import BadReply, HookUnreachable
-from addon_operator.hooks.call import Effects, EnabledAnswer, HookCall, HookId
+from addon_operator.hooks.call import Effects, EnabledAnswer, HookCall, HookId, Response
 from addon_operator.jsondoc import JsonValue
 from addon_operator.values import patches
 from addon_operator.values.patches import Operation, PatchError
@@ -32,35 +32,43 @@ _METRICS: Final = "METRICS_PATH"
 _OBJECT_PATCH: Final = "KUBERNETES_PATCH_PATH"
 _ENABLED: Final = "MODULE_ENABLED_RESULT"
 _REASON: Final = "MODULE_ENABLED_REASON"
+_RESPONSES: Final[Mapping[Response, str]] = {
+    "admission": "ADMISSION_RESPONSE_PATH",
+    "conversion": "CONVERSION_RESPONSE_PATH",
+}
+_OTHER_NAMES: Final = {"ADMISSION_RESPONSE_PATH": "VALIDATING_RESPONSE_PATH"}
+
+Content: TypeAlias = Iterable[bytes]
+"""What is in a file, in pieces: a context file may hold objects of many megabytes, which are not copied for it."""
 
 
-def hook_input(call: HookCall) -> dict[str, bytes]:
+def hook_input(call: HookCall) -> dict[str, Content]:
     """Answers which variables a hook gets and what is in their files; result files are there and empty."""
-    return {
-        "BINDING_CONTEXT_PATH": jsondoc.dumps(list(call.contexts)),
-        "VALUES_PATH": jsondoc.dumps(call.values),
-        "CONFIG_VALUES_PATH": jsondoc.dumps(call.config_values),
-        _VALUES_PATCH: b"",
-        _CONFIG_PATCH: b"",
-        _METRICS: b"",
-        _OBJECT_PATCH: b"",
+    given: dict[str, Content] = {
+        "BINDING_CONTEXT_PATH": call.contexts,
+        "VALUES_PATH": (jsondoc.dumps(call.values),),
+        "CONFIG_VALUES_PATH": (jsondoc.dumps(call.config_values),),
     }
+    results = [_VALUES_PATCH, _CONFIG_PATCH, _METRICS, _OBJECT_PATCH]
+    if call.response is not None:
+        results.append(_RESPONSES[call.response])
+    return given | dict.fromkeys(results, ())
 
 
-def enabled_input(*, values: JsonValue, config_values: JsonValue) -> dict[str, bytes]:
+def enabled_input(*, values: JsonValue, config_values: JsonValue) -> dict[str, Content]:
     """Answers which variables an `enabled` script gets and what is in their files."""
     return {
-        "VALUES_PATH": jsondoc.dumps(values),
-        "CONFIG_VALUES_PATH": jsondoc.dumps(config_values),
-        _ENABLED: b"",
-        _REASON: b"",
+        "VALUES_PATH": (jsondoc.dumps(values),),
+        "CONFIG_VALUES_PATH": (jsondoc.dumps(config_values),),
+        _ENABLED: (),
+        _REASON: (),
     }
 
 
 class Workspace:
     """The files of one run, one for each variable."""
 
-    def __init__(self, tmp_dir: Path, hook: HookId, files: Mapping[str, bytes]) -> None:
+    def __init__(self, tmp_dir: Path, hook: HookId, files: Mapping[str, Content]) -> None:
         """Creates the directory (mode 0700) and the files (0600).
 
         Args:
@@ -88,7 +96,8 @@ class Workspace:
 
     def environment(self) -> dict[str, str]:
         """Answers the variables that tell a process where its files are."""
-        return {variable: str(path) for variable, path in self._paths.items()}
+        paths = {variable: str(path) for variable, path in self._paths.items()}
+        return paths | {other: paths[name] for name, other in _OTHER_NAMES.items() if name in paths}
 
     def effects(self) -> Effects:
         """Reads what a hook asks for.
@@ -102,6 +111,7 @@ class Workspace:
             config_patch=self._patch(_CONFIG_PATCH),
             metrics=self._read(_METRICS),
             object_patch=self._read(_OBJECT_PATCH),
+            response=b"".join(self._read(name) for name in _RESPONSES.values() if name in self._paths),
         )
 
     def answer(self) -> EnabledAnswer:
@@ -187,9 +197,9 @@ def _file_name(variable: str) -> str:
     return variable.removesuffix("_PATH").lower().replace("_", "-")
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write(path: Path, content: Content) -> None:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)
+        file.writelines(content)
 
 
 def _open_up(directory: Path) -> None:

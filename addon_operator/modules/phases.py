@@ -20,6 +20,9 @@ class RunFacts:
         wanted: the module is still enabled.
         hooks_loaded: the `--config` of its hooks is known.
         started: its onStartup hooks have succeeded since it was enabled.
+        watching: the monitors of its hooks run since then, and their Synchronization was asked for.
+        synchronized: every Synchronization that is waited for is over.
+        reacting: the schedules and webhooks of its hooks are served.
         before_helm, helm, after_helm: these parts of this run are over.
         has_release: there is something for Helm to do.
     """
@@ -27,6 +30,9 @@ class RunFacts:
     wanted: bool = True
     hooks_loaded: bool = False
     started: bool = False
+    watching: bool = False
+    synchronized: bool = False
+    reacting: bool = False
     before_helm: bool = False
     helm: bool = False
     after_helm: bool = False
@@ -56,6 +62,21 @@ class RunHooks:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class StartMonitors:
+    """Begin to watch for the hooks, and have them run for what exists already."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AwaitSynchronization:
+    """Wait until the hooks have run for what existed already."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StartReactions:
+    """Start the schedules and webhooks of the hooks."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Deploy:
     """Check the values and bring the release up to date."""
 
@@ -70,7 +91,7 @@ class Finish:
     """Nothing is left to do."""
 
 
-RunStep = LoadHooks | RunHooks | Deploy | Finish
+RunStep = LoadHooks | RunHooks | StartMonitors | AwaitSynchronization | StartReactions | Deploy | Finish
 DeleteStep = LoadHooks | RunHooks | Uninstall | Finish
 
 
@@ -82,6 +103,12 @@ def next_run_step(facts: RunFacts) -> RunStep:
         return LoadHooks()
     if not facts.started:
         return RunHooks("onStartup")
+    if not facts.watching:
+        return StartMonitors()
+    if not facts.synchronized:
+        return AwaitSynchronization()
+    if not facts.reacting:
+        return StartReactions()
     if not facts.before_helm:
         return RunHooks("beforeHelm")
     if facts.has_release and not facts.helm:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from addon_operator.errors import ModuleError
-from addon_operator.hooks.catalog import LoadedHooks
+from addon_operator.hooks.call import HookId
+from addon_operator.hooks.hook import Hook, LoadedHooks
 from addon_operator.modules.module import Module
 from addon_operator.modules.plan import Verdict
 
@@ -22,6 +23,7 @@ class ModulePhase(enum.StrEnum):
     DISABLED = "disabled"
     WAITING = "waiting"
     STARTUP = "startup"
+    SYNCHRONIZATION = "synchronization"
     BEFORE_HELM = "before-helm"
     HELM = "helm"
     AFTER_HELM = "after-helm"
@@ -51,6 +53,9 @@ class ModuleState:
     Attributes:
         phase: where it is.
         started: onStartup hooks have succeeded since it was enabled.
+        watching: the monitors of its hooks were started since then, and their Synchronization was asked for.
+        reacting: the schedules and webhooks of its hooks are served.
+        began_at: loop time at which the run under way began; None if none is.
         hooks: its hooks, once their configuration is known.
         decision: the last decision about its release that did something or found nothing to do.
         error: of the last attempt, if that failed.
@@ -60,6 +65,9 @@ class ModuleState:
 
     phase: ModulePhase = ModulePhase.DISABLED
     started: bool = False
+    watching: bool = False
+    reacting: bool = False
+    began_at: float | None = None
     hooks: LoadedHooks | None = None
     decision: Decision | None = None
     error: str | None = None
@@ -109,6 +117,13 @@ class ModuleRegistry:
     def state(self, name: str) -> ModuleState:
         """The state of a module; a fresh one for a module that was never run."""
         return self._states.setdefault(name, ModuleState())
+
+    def find_hook(self, hook: HookId) -> Hook | None:
+        """Finds a hook of a module; None if the module is disabled or does not have it (any more)."""
+        if hook.module is None or not self.is_enabled(hook.module):
+            return None
+        hooks = self.state(hook.module).hooks
+        return hooks.find(hook) if hooks else None
 
     def verdict(self, name: str) -> Verdict | None:
         """The last verdict about a module; None before the first converge."""

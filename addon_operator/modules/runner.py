@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 
 from addon_operator.errors import AddonOperatorError
 from addon_operator.hooks.bindings import MAIN_QUEUE
-from addon_operator.hooks.catalog import HookCatalog, LoadedHooks
+from addon_operator.hooks.catalog import HookCatalog
+from addon_operator.hooks.context import LifecycleContext, Synchronization
 from addon_operator.hooks.effects import HookRuns, Run
+from addon_operator.hooks.hook import Hook, LoadedHooks
 from addon_operator.logs import get_logger
 from addon_operator.metrics import Metrics
 from addon_operator.modules.crds import CrdInstaller
 from addon_operator.modules.deployment import ModuleDeployment
 from addon_operator.modules.module import Module
 from addon_operator.modules.phases import (
+    AwaitSynchronization,
     DeleteFacts,
     Deploy,
     Finish,
@@ -27,11 +30,14 @@ from addon_operator.modules.phases import (
     ModuleBinding,
     RunFacts,
     RunHooks,
+    StartMonitors,
+    StartReactions,
     Uninstall,
     next_delete_step,
     next_run_step,
 )
 from addon_operator.modules.registry import ModulePhase, ModuleRegistry, ModuleState
+from addon_operator.reactions import Reactions
 from addon_operator.values.store import ValuesStore
 
 log = get_logger("module")
@@ -45,6 +51,24 @@ _PHASES: dict[ModuleBinding, ModulePhase] = {
 }
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finished:
+    """The module is up to date; if its afterHelm hooks changed its values, it has to run again."""
+
+    values_changed: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Paused:
+    """The run goes on when the Synchronization of the module's hooks is over: call it again.
+
+    Attributes:
+        synchronizations: what the hooks have to be run for now; empty if they only have to be waited for.
+    """
+
+    synchronizations: tuple[tuple[Hook, Synchronization], ...] = ()
+
+
 class ModuleRunner:
     """Runs, deletes and purges modules."""
 
@@ -54,6 +78,8 @@ class ModuleRunner:
         registry: ModuleRegistry,
         catalog: HookCatalog,
         hooks: HookRuns,
+        reactions: Reactions,
+        drop_tasks: Callable[[str], None],
         store: ValuesStore,
         deployment: ModuleDeployment,
         crds: CrdInstaller,
@@ -62,6 +88,8 @@ class ModuleRunner:
         self._registry = registry
         self._catalog = catalog
         self._hooks = hooks
+        self._reactions = reactions
+        self._drop_tasks = drop_tasks
         self._store = store
         self._deployment = deployment
         self._crds = crds
@@ -87,37 +115,38 @@ class ModuleRunner:
         for module, digest in zip(modules, digests, strict=True):
             self._registry.state(module.name).crds_digest = digest
 
-    async def run(self, name: str, *, activation: str) -> bool:
-        """Brings one module up to date.
-
-        Returns:
-            Whether its afterHelm hooks changed its values, so that it has to run again.
+    async def run(self, name: str, *, activation: str) -> Finished | Paused:
+        """Brings one module up to date, or as far as it comes without others.
 
         Raises:
             AddonOperatorError: a step failed; the next run begins with the hooks before Helm, or with onStartup if that
                 has not succeeded yet.
         """
         if not self._registry.is_enabled(name):
-            return False
+            return Finished()
         module, state = self._registry.get(name), self._registry.state(name)
-        started = asyncio.get_running_loop().time()
+        state.began_at = state.began_at or asyncio.get_running_loop().time()
         try:
             with self._deployment.quiet(name):
-                changed = await self._run(module, state, activation)
+                outcome = await self._run(module, state, activation)
         except AddonOperatorError as error:
-            state.error = str(error)
+            state.error, state.began_at = str(error), None
             self._metrics.module_run_failed(name)
             raise
-        state.error, state.phase = None, ModulePhase.READY
-        state.duration_s = asyncio.get_running_loop().time() - started
+        state.error = None
+        if isinstance(outcome, Paused):
+            state.phase = ModulePhase.SYNCHRONIZATION
+            return outcome
+        state.phase = ModulePhase.READY
+        state.duration_s, state.began_at = asyncio.get_running_loop().time() - state.began_at, None
         self._metrics.module_run(name, activation, duration_s=state.duration_s)
-        return changed
+        return outcome
 
-    async def _run(self, module: Module, state: ModuleState, activation: str) -> bool:
-        facts = RunFacts(started=state.started, has_release=module.has_release)
+    async def _run(self, module: Module, state: ModuleState, activation: str) -> Finished | Paused:
+        facts = RunFacts(has_release=module.has_release)
         changed = False
         while True:
-            facts = dataclasses.replace(facts, wanted=self._registry.is_enabled(module.name))
+            facts = self._observed(facts, module, state)
             step = next_run_step(facts)
             match step:
                 case LoadHooks():
@@ -128,7 +157,16 @@ class ModuleRunner:
                     self._store.forget_patches(module.key)
                     await self._run_hooks(module, state, "onStartup", activation)
                     state.started = True
-                    facts = dataclasses.replace(facts, started=True)
+                case StartMonitors():
+                    synchronizations = await self._reactions.monitors.synchronize(_hooks(state))
+                    state.watching = True
+                    if synchronizations:
+                        return Paused(synchronizations)
+                case AwaitSynchronization():
+                    return Paused()
+                case StartReactions():
+                    await self._reactions.start(_hooks(state))
+                    state.reacting = True
                 case RunHooks(binding="beforeHelm"):
                     await self._run_hooks(module, state, "beforeHelm", activation)
                     facts = dataclasses.replace(facts, before_helm=True)
@@ -140,9 +178,19 @@ class ModuleRunner:
                     changed = await self._run_hooks(module, state, "afterHelm", activation)
                     facts = dataclasses.replace(facts, after_helm=True)
                 case Finish():
-                    return changed
+                    return Finished(changed)
                 case _:
                     assert_never(step)
+
+    def _observed(self, facts: RunFacts, module: Module, state: ModuleState) -> RunFacts:
+        return dataclasses.replace(
+            facts,
+            wanted=self._registry.is_enabled(module.name),
+            started=state.started,
+            watching=state.watching,
+            synchronized=self._reactions.monitors.synchronized(hook.id for hook in _hooks(state)),
+            reacting=state.reacting,
+        )
 
     async def settle(self) -> None:
         """Waits for what runs leave behind them: notes on releases."""
@@ -155,13 +203,15 @@ class ModuleRunner:
             AddonOperatorError: a step failed; the whole delete is tried again.
         """
         module, state = self._registry.get(name), self._registry.state(name)
-        state.phase, state.started = ModulePhase.DELETING, False
+        state.phase, state.started, state.began_at = ModulePhase.DELETING, False, None
         try:
             await self._delete(module, state, activation)
         except AddonOperatorError as error:
             state.error = str(error)
             self._metrics.module_delete_failed(name)
             raise
+        self._reactions.monitors.stop(hook.id for hook in _hooks(state))
+        self._drop_tasks(name)
         self._store.forget_patches(module.key)
         self._registry.forget(name)
 
@@ -172,6 +222,10 @@ class ModuleRunner:
             match step:
                 case LoadHooks():
                     await self._load_hooks(module, state)
+                    # Before the release goes: a webhook that nobody answers would hold it up.
+                    await self._reactions.stop(_hooks(state))
+                    state.reacting = False
+                    self._drop_tasks(module.name)
                     facts = dataclasses.replace(facts, hooks_loaded=True)
                 case RunHooks(binding="beforeDeleteHelm"):
                     await self._run_hooks(module, state, "beforeDeleteHelm", activation)
@@ -187,6 +241,15 @@ class ModuleRunner:
                 case _:
                     assert_never(step)
 
+    async def abandon(self, name: str) -> None:
+        """Ends what the hooks of a module react to whose directory is gone.
+
+        Raises:
+            AddonOperatorError: a webhook cannot be withdrawn.
+        """
+        await self._forget_hooks(self._registry.state(name))
+        self._drop_tasks(name)
+
     async def purge(self, release: str) -> None:
         """Uninstalls a release of ours whose module is gone.
 
@@ -196,15 +259,24 @@ class ModuleRunner:
         await self._deployment.uninstall(release, "its module is gone")
 
     async def _load_hooks(self, module: Module, state: ModuleState) -> None:
-        if not module.has_hooks:
-            state.hooks = LoadedHooks()
-            return
-        known = state.hooks.warnings if state.hooks else ()
-        state.hooks = await self._catalog.load(module.path / "hooks", module=module.name)
-        for warning in set(state.hooks.warnings) - set(known):
+        known, loaded = state.hooks or LoadedHooks(), LoadedHooks()
+        if module.has_hooks:
+            loaded = await self._catalog.load(module.path / "hooks", module=module.name)
+        if loaded.hooks != known.hooks:
+            await self._forget_hooks(state)
+        state.hooks = loaded
+        for warning in set(loaded.warnings) - set(known.warnings):
             log.warning("files", module=module.name, reason=warning)
         for hook in state.hooks.hooks:
             self._metrics.bindings(module.name, hook.id.name, len(hook.config.bindings()))
+
+    async def _forget_hooks(self, state: ModuleState) -> None:
+        """Ends what the former hooks react to: files have changed, so everything of it begins anew."""
+        former = _hooks(state)
+        if state.watching or state.reacting:
+            await self._reactions.stop(former)
+            self._reactions.monitors.stop(hook.id for hook in former)
+            state.watching = state.reacting = False
 
     async def _run_hooks(self, module: Module, state: ModuleState, binding: ModuleBinding, activation: str) -> bool:
         """Runs the hooks of one binding in order; answers whether the module's values are different afterwards."""
@@ -215,5 +287,9 @@ class ModuleRunner:
         state.phase = _PHASES[binding]
         before = self._store.digest(module.key)
         for hook in hooks:
-            await self._hooks.run(hook, Run(binding, queue=MAIN_QUEUE, activation=activation))
+            await self._hooks.run(hook, Run((LifecycleContext(binding),), queue=MAIN_QUEUE, activation=activation))
         return self._store.digest(module.key) != before
+
+
+def _hooks(state: ModuleState) -> tuple[Hook, ...]:
+    return state.hooks.hooks if state.hooks else ()

@@ -93,13 +93,13 @@ def queue_list(inspector: Inspector, query: Query) -> Page:
     active = [queue for queue in queues if queue.tasks]
     empty = [queue for queue in queues if not queue.tasks]
     shown = empty if query.show_empty else []
-    text = "".join(map(_queue_text, active)) + _empty_queues_text(shown) + _summary_text(queues)
+    queues_text = "".join(map(_queue_text, active)) + _empty_queues_text(shown)
     document: JsonObject = {
         "active": [_queue_document(queue) for queue in active],
         "empty": [_queue_document(queue) for queue in shown],
         "summary": _summary_document(queues),
     }
-    return Page(document, text)
+    return Page(document, _notices(inspector) + queues_text + _summary_text(queues))
 
 
 def queue_main(inspector: Inspector, _query: Query) -> Page:

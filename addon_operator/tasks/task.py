@@ -8,11 +8,11 @@ from __future__ import annotations
 import dataclasses
 import enum
 import itertools
-from collections.abc import Awaitable, Callable
-from typing import assert_never
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, assert_never
 
-from addon_operator.hooks.bindings import LifecycleKind
 from addon_operator.hooks.call import HookId
+from addon_operator.hooks.context import Context, ObjectEvent, Synchronization, Tick, allows_failure, binding_name
 
 
 class Reason(enum.StrEnum):
@@ -29,6 +29,13 @@ class Reason(enum.StrEnum):
     ABSENT_OBJECTS = "AbsentHelmResourcesDetected"
     UNEXPECTED_STATUS = "HelmReleaseUnexpectedStatus"
     ENSURE_CRDS = "EnsureCRDs"
+    SCHEDULE = "Schedule"
+    KUBERNETES = "Kubernetes"
+    SCHEDULE_CHANGED_GLOBAL = "Schedule-Change-GlobalValues"
+    KUBERNETES_CHANGED_GLOBAL = "Kubernetes-Change-GlobalValues"
+    SCHEDULE_CHANGED_MODULE = "Schedule-Change-ModuleValues"
+    KUBERNETES_CHANGED_MODULE = "Kubernetes-Change-ModuleValues"
+    RELOAD_AFTER_DYNAMIC = "ReloadAll-After-GlobalHookDynamicUpdate"
 
 
 class ConvergePhase(enum.StrEnum):
@@ -42,10 +49,57 @@ class ConvergePhase(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RunHook:
-    """Run one hook once for a binding of its lifecycle."""
+    """Run one hook once.
+
+    Attributes:
+        contexts: why, in the order of the events; never empty, all `Synchronization` or none.
+        combines: others of this hook may be done in the same run (not for v0 hooks, nor for lifecycle contexts).
+    """
 
     hook: HookId
-    binding: LifecycleKind
+    contexts: tuple[Context, ...]
+    combines: bool = False
+
+    @property
+    def binding(self) -> str:
+        """The name of the binding of the first context."""
+        return binding_name(self.contexts[0])
+
+    @property
+    def allows_failure(self) -> bool:
+        """Whether all contexts let a failed run go."""
+        return all(allows_failure(context) for context in self.contexts)
+
+    @property
+    def synchronizes(self) -> bool:
+        """Whether it shows the objects that exist already."""
+        return isinstance(self.contexts[0], Synchronization)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EnableSchedules:
+    """Start the schedules of a global hook."""
+
+    hook: HookId
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EnableMonitors:
+    """Start the monitors of a global hook; its Synchronization follows."""
+
+    hook: HookId
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AwaitSynchronization:
+    """Wait until the global hooks have seen the objects that existed at the start."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EnableWebhooks:
+    """Serve the webhooks of a global hook."""
+
+    hook: HookId
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -94,7 +148,19 @@ class ApplyConfig:
     """Put the newest accepted state of the ConfigMap into force."""
 
 
-Payload = RunHook | Converge | EnsureCrds | RunModules | DeleteModule | PurgeRelease | ApplyConfig
+Payload = (
+    RunHook
+    | EnableSchedules
+    | EnableMonitors
+    | AwaitSynchronization
+    | EnableWebhooks
+    | Converge
+    | EnsureCrds
+    | RunModules
+    | DeleteModule
+    | PurgeRelease
+    | ApplyConfig
+)
 
 _ids = itertools.count(1)
 
@@ -156,52 +222,80 @@ class Retry:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Park:
-    """The task waits at the head until the condition holds, or a new head arrives."""
+    """The task waits at the head until the condition holds, or a new head arrives.
+
+    Attributes:
+        until: waits for the condition.
+        payload: what is left to do; None if that is everything.
+    """
 
     until: Callable[[], Awaitable[object]]
+    payload: Payload | None = None
 
 
 Outcome = Done | Again | Retry | Park
 
 
+_KINDS: Final[Mapping[type, str]] = {
+    EnableSchedules: "GlobalHookEnableScheduleBindings",
+    EnableMonitors: "GlobalHookEnableKubernetesBindings",
+    AwaitSynchronization: "GlobalHookWaitKubernetesSynchronization",
+    EnableWebhooks: "GlobalHookEnableWebhookBindings",
+    Converge: "ConvergeModules",
+    EnsureCrds: "ModuleEnsureCRDs",
+    DeleteModule: "ModuleDelete",
+    PurgeRelease: "ModulePurge",
+    ApplyConfig: "ApplyKubeConfigValues",
+}
+
+
 def kind(payload: Payload) -> str:
     """Names the type of a task as `queue list` and the log show it. Source: contract.md 2.13."""
     match payload:
-        case RunHook(hook=HookId(module=None)):
-            return "GlobalHookRun"
-        case RunHook():
-            return "ModuleHookRun"
-        case Converge():
-            return "ConvergeModules"
-        case EnsureCrds():
-            return "ModuleEnsureCRDs"
+        case RunHook(hook=hook):
+            return "GlobalHookRun" if hook.module is None else "ModuleHookRun"
         case RunModules(modules=modules):
             return "ModuleRun" if len(modules) == 1 else "ParallelModuleRun"
-        case DeleteModule():
-            return "ModuleDelete"
-        case PurgeRelease():
-            return "ModulePurge"
-        case ApplyConfig():
-            return "ApplyKubeConfigValues"
         case _:
-            assert_never(payload)
+            return _KINDS[type(payload)]
 
 
 def subject(payload: Payload) -> str:
     """Says what a task is about: hook and binding, modules, release, or the phase of the converge."""
     match payload:
-        case RunHook(hook=hook, binding=binding):
-            return f"{binding}:{hook.name}"
+        case RunHook(hook=hook):
+            return f"{_type(payload)}:{hook.name}{_bindings(payload)}"
+        case EnableSchedules(hook=hook) | EnableMonitors(hook=hook) | EnableWebhooks(hook=hook):
+            return hook.name
         case Converge(phase=phase):
             return phase
         case EnsureCrds(modules=modules) | RunModules(modules=modules):
             return ",".join(modules)
         case DeleteModule(module=name) | PurgeRelease(release=name):
             return name
-        case ApplyConfig():
+        case ApplyConfig() | AwaitSynchronization():
             return ""
         case _:
             assert_never(payload)
+
+
+def _type(run: RunHook) -> str:
+    match run.contexts[0]:
+        case Synchronization() | ObjectEvent():
+            return "kubernetes"
+        case Tick():
+            return "schedule"
+        case _:
+            return run.binding
+
+
+def _bindings(run: RunHook) -> str:
+    """Names bindings other than those of the lifecycle, and how many contexts there are of them."""
+    names = dict.fromkeys(binding_name(context) for context in run.contexts)
+    if _type(run) in names:
+        names.pop(_type(run))
+    count = f" in {len(run.contexts)} contexts" if len(run.contexts) > 1 else ""
+    return f":{','.join(names)}{count}" if names else count
 
 
 def describe(task: Task, *, queue: str, failures: int = 0, error: str = "") -> str:

@@ -13,13 +13,13 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from addon_operator.devcluster import DevCluster
 from addon_operator.devcluster.errors import DevClusterError
-from addon_operator.jsondoc import JsonObject, JsonValue
+from addon_operator.jsondoc import JsonObject, JsonValue, lookup
 
 T = TypeVar("T")
 WITHIN_S = 60.0
@@ -64,31 +64,63 @@ def config_map_chart(name: str, data: str, *, more: str = "") -> dict[str, str]:
     return {"Chart.yaml": f"apiVersion: v2\nname: {name}\nversion: 0.0.1\n", "templates/config.yaml": template}
 
 
-def noting_hook(name: str, config: str, body: str = "") -> str:
+def config_map(
+    name: str, *, labels: Mapping[str, str] | None = None, data: Mapping[str, str] | None = None
+) -> JsonObject:
+    """A ConfigMap for `Operator.create`."""
+    metadata: JsonObject = {"name": name, "labels": dict(labels or {})}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data or {})}
+
+
+def bindings(**keys: JsonValue) -> str:
+    """What `--config` prints for these keys, as `noting_hook` wants it."""
+    return "\n".join(f"{key}: {json.dumps(value)}" for key, value in keys.items())
+
+
+def noting_hook(name: str, config: str, body: str = "", *, version: str = "configVersion: v1") -> str:
     """A bash hook that appends what it was given to `$OUT/seen` (see `Operator.seen`), then does `body`.
 
     Args:
         name: what it calls itself there.
-        config: what `--config` prints, but for `configVersion`.
-        body: bash; `$binding` says why it runs.
+        config: what `--config` prints behind the version; without single quotes.
+        body: bash; `$binding` and `$type` say why it runs.
+        version: first line of the configuration; empty for v0.
     """
     return f"""#!/bin/bash
 set -e
-if [ "$1" = --config ]; then printf '%s\\n' 'configVersion: v1' '{config}'; exit; fi
+if [ "$1" = --config ]; then printf '%s\\n' '{version}' '{config}'; exit; fi
 files=$(stat -c '%n %a %s' "$BINDING_CONTEXT_PATH" "$VALUES_PATH" "$CONFIG_VALUES_PATH" "$METRICS_PATH" \\
   "$VALUES_JSON_PATCH_PATH" "$CONFIG_VALUES_JSON_PATCH_PATH" "$KUBERNETES_PATCH_PATH" "${{VALUES_PATH%/*}}")
-jq -cn --arg hook '{name}' --arg files "$files" --slurpfile context "$BINDING_CONTEXT_PATH" \\
+flock "$OUT/lock" jq -cn --arg hook '{name}' --arg files "$files" --slurpfile context "$BINDING_CONTEXT_PATH" \\
   --slurpfile values "$VALUES_PATH" --slurpfile config "$CONFIG_VALUES_PATH" '{{$hook, $files,
   binding: $context[0][0].binding, context: $context[0], values: $values[0], config: $config[0]}}' >>"$OUT/seen"
-binding=$(jq -r '.[0].binding' "$BINDING_CONTEXT_PATH")
+IFS=$'\\t' read -r binding type < <(jq -r '.[0] | [.binding, .type] | @tsv' "$BINDING_CONTEXT_PATH")
 {body}
 """
+
+
+def hold(name: str) -> str:
+    """Bash that notes that it has come here, in `$OUT/at-NAME`, and waits until `$OUT/go-NAME` exists."""
+    return f'touch "$OUT/at-{name}"; until [ -e "$OUT/go-{name}" ]; do sleep 0.05; done'
 
 
 def adding(values: Mapping[str, JsonValue], *, to: str = "VALUES") -> str:
     """Bash that asks for values to be added: JSON pointer -> value, in memory or to `CONFIG_VALUES`."""
     operations = [{"op": "add", "path": path, "value": value} for path, value in values.items()]
     return f"echo '{json.dumps(operations)}' >\"${to}_JSON_PATCH_PATH\""
+
+
+def _in_short(context: JsonObject) -> str:
+    items = context.get("objects", [context] if "object" in context else [])
+    assert isinstance(items, list)
+    words = [context["binding"], context.get("watchEvent") or context.get("type"), *map(object_name, items)]
+    return " ".join(str(word) for word in words if word)
+
+
+def object_name(item: JsonValue) -> str:
+    """The name of the object in an item of a snapshot, or in an event; of an item without one its filter result."""
+    assert isinstance(item, dict)
+    return str(lookup(item, "/object/metadata/name")) if "object" in item else json.dumps(item.get("filterResult"))
 
 
 class Operator:
@@ -120,6 +152,11 @@ class Operator:
             "ADDON_OPERATOR_LISTEN_ADDRESS": "127.0.0.1",
             "ADDON_OPERATOR_LISTEN_PORT": str(self.port),
             "DEBUG_UNIX_SOCKET": str(root / "s"),
+            "WEBHOOK_HOST": "127.0.0.1",
+            "VALIDATING_WEBHOOK_LISTEN_PORT": "0",
+            "CONVERSION_WEBHOOK_LISTEN_PORT": "0",
+            "VALIDATING_WEBHOOK_CONFIGURATION_NAME": self.namespace,
+            "MUTATING_WEBHOOK_CONFIGURATION_NAME": self.namespace,
             "HELM_BIN_PATH": str(root / "helm"),
             "TASK_RETRY_FIRST": "300ms",
             "TASK_RETRY_MOST": "1s",
@@ -202,6 +239,18 @@ class Operator:
             value: JsonValue = json.loads(connection.getresponse().read())
             return value
 
+    def queues(self) -> dict[str, list[str]]:
+        """The task texts of all queues that have any, by name."""
+        document = self.ask("/queue/list.json")
+        assert isinstance(document, dict)
+        active = document["active"]
+        assert isinstance(active, list)
+        return {
+            str(queue["name"]): [str(task["description"]) for task in queue["tasks"] if isinstance(task, dict)]
+            for queue in active
+            if isinstance(queue, dict) and isinstance(queue["tasks"], list)
+        }
+
     def queue(self) -> str:
         """The task texts of the main queue, one a line, behind its status."""
         document = self.ask("/queue/main.json")
@@ -255,6 +304,24 @@ class Operator:
         """Runs kubectl in the operator's namespace."""
         return self.cluster.kubectl("-n", self.namespace, *arguments)
 
+    def watching(self, name: str, app: str, **fields: JsonValue) -> JsonObject:
+        """A `kubernetes` binding to ConfigMaps in the operator's namespace that have the label `app`."""
+        namespace: JsonObject = {"nameSelector": {"matchNames": [self.namespace]}}
+        labels: JsonObject = {"matchLabels": {"app": app}}
+        return {"name": name, "kind": "ConfigMap", "namespace": namespace, "labelSelector": labels, **fields}
+
+    def create(self, *documents: JsonObject) -> None:
+        """Creates objects in the operator's namespace, one after the other."""
+        self._send("create", documents)
+
+    def replace(self, *documents: JsonObject) -> None:
+        """Replaces objects in the operator's namespace, one after the other."""
+        self._send("replace", documents)
+
+    def _send(self, verb: str, documents: Sequence[JsonObject]) -> None:
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(documents)})
+        self.cluster.kubectl("-n", self.namespace, verb, "-f", "-", stdin=text)
+
     def deployed(self, name: str) -> dict[str, str]:
         """The data of a ConfigMap that a chart made."""
         document = json.loads(self.kubectl("get", "configmap", name, "-o", "json"))
@@ -272,9 +339,14 @@ class Operator:
         return sum(word in line for line in self.helm_calls.read_text().splitlines())
 
     def lines(self, name: str) -> list[str]:
-        """Lines that hooks wrote to `$OUT/NAME`."""
+        """Whole lines that hooks wrote to `$OUT/NAME`."""
         path = self.root / name
-        return path.read_text().splitlines() if path.exists() else []
+        return path.read_text().rpartition("\n")[0].splitlines() if path.exists() else []
+
+    def touch(self, *names: str) -> None:
+        """Makes files that hooks wait for."""
+        for name in names:
+            (self.root / name).touch()
 
     def seen(self) -> list[JsonObject]:
         """What noting hooks were given, one document for each run: hook, binding, context, values, config, files."""
@@ -283,6 +355,19 @@ class Operator:
     def runs(self) -> list[str]:
         """The runs of noting hooks in order, each as `HOOK BINDING`."""
         return [f"{run['hook']} {run['binding']}" for run in self.seen()]
+
+    def runs_of(self, hook: str) -> list[list[JsonObject]]:
+        """The binding contexts that a noting hook was given, run by run."""
+        runs = [run["context"] for run in self.seen() if run["hook"] == hook]
+        return [[one for one in run if isinstance(one, dict)] for run in runs if isinstance(run, list)]
+
+    def contexts(self, hook: str) -> list[JsonObject]:
+        """All binding contexts that a noting hook was given, over all its runs."""
+        return [context for run in self.runs_of(hook) for context in run]
+
+    def told(self, hook: str) -> list[str]:
+        """What a noting hook was told, in short: `BINDING`, `BINDING TYPE`, with the names of the objects behind it."""
+        return [_in_short(context) for context in self.contexts(hook)]
 
     def metric(self, series: str) -> float:
         """The value of a built-in series, as `module_run_errors_total{module="a"}`; 0 if there is none."""

@@ -221,7 +221,7 @@ def test_a_bad_hook_of_a_module_concerns_that_module(cluster: DevCluster, tmp_pa
                 **config_map_chart("bad", "a: b"),
                 "hooks/good.sh": configured("configVersion: v1\nbeforeHelm: 1", "echo good >>$OUT/runs"),
                 "hooks/place.sh": configured("configVersion: v1\nbeforeAll: 1"),
-                "hooks/sub/later.sh": configured("configVersion: v1\nonStartup: 1\nschedule: [{crontab: '@hourly'}]"),
+                "hooks/sub/later.sh": configured("configVersion: v1\nonStartup: 1\nschedule: [{crontab: '@noon'}]"),
                 "hooks/plain.sh": "echo\n",
             },
         )

@@ -12,6 +12,7 @@ from addon_operator.hooks import catalog
 from addon_operator.hooks.call import HookId
 from addon_operator.hooks.catalog import HookCatalog
 from addon_operator.hooks.engine import HookEngine
+from addon_operator.hooks.hook import LoadedHooks
 from tests.component.hooks.conftest import WriteHook
 
 
@@ -82,14 +83,14 @@ async def test_load_sorts_by_order_then_by_path(engine: HookEngine, write_hook: 
 
 
 async def test_nothing_to_load(engine: HookEngine, root: Path) -> None:
-    assert await HookCatalog(engine).load(root, module=None) == catalog.LoadedHooks()
+    assert await HookCatalog(engine).load(root, module=None) == LoadedHooks()
 
 
 async def test_all_errors_of_all_hooks_are_shown(engine: HookEngine, write_hook: WriteHook, root: Path) -> None:
     write_hook(_config("{configVersion: v1, beforeAll: x, y: 1}"), "hooks/a.sh")
     write_hook("echo trouble >&2; exit 1", "hooks/b.sh")
     write_hook(_config("{configVersion: v1, onStartup: 1}"), "hooks/c.sh")
-    write_hook(_config('{configVersion: v1, onStartup: 1, schedule: [{crontab: "@daily"}]}'), "hooks/d.sh")
+    write_hook(_config('{configVersion: v1, onStartup: 1, schedule: [{crontab: "@often"}]}'), "hooks/d.sh")
     with pytest.raises(HookConfigError) as caught:
         await HookCatalog(engine).load(root, module=None)
     assert str(caught.value).split("\n") == [

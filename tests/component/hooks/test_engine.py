@@ -28,7 +28,7 @@ CONFIG_VALUES: JsonValue = {"global": {}, "alpha": {}}
 async def _run(engine: HookEngine, path: Path, *, timeout_s: float = 60) -> HookResult:
     return await engine.run(
         HookCall(
-            HOOK, path, ({"binding": "beforeHelm", "snapshots": {}},), VALUES, CONFIG_VALUES, timeout_s,
+            HOOK, path, (b'[{"binding":"beforeHelm","snapshots":{', b"}}]"), VALUES, CONFIG_VALUES, timeout_s,
             binding="beforeHelm", queue="main", event_id="e-1",
         )
     )  # fmt: skip

@@ -6,18 +6,37 @@ import dataclasses
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+from addon_operator import metric_ops
 from addon_operator.devcluster.binaries import require
 from addon_operator.jsondoc import JsonObject, JsonValue, loads
+from addon_operator.kube import patch_ops
+from addon_operator.kube.patch_ops import ObjectOperation
+from addon_operator.metric_ops import MetricOperation
+from addon_operator.webhooks.review import (
+    AdmissionAnswer,
+    ConversionAnswer,
+    parse_admission_response,
+    parse_conversion_response,
+)
 
 ROOT = Path(__file__).parents[3]
 MODULES, GLOBAL_HOOKS = ROOT / "modules", ROOT / "global-hooks"
 NAMESPACE = "platform"
-RESULTS = ("VALUES_JSON_PATCH_PATH", "CONFIG_VALUES_JSON_PATCH_PATH", "METRICS_PATH", "KUBERNETES_PATCH_PATH")
+SHELL_LIB = ROOT / "addon_operator" / "shell" / "shell_lib.sh"
+RESPONSES = ("ADMISSION_RESPONSE_PATH", "CONVERSION_RESPONSE_PATH")
+RESULTS = (
+    "VALUES_JSON_PATCH_PATH",
+    "CONFIG_VALUES_JSON_PATCH_PATH",
+    "METRICS_PATH",
+    "KUBERNETES_PATCH_PATH",
+    *RESPONSES,
+)
 ANSWERS = ("MODULE_ENABLED_RESULT", "MODULE_ENABLED_REASON")
 
 _KUBECTL = """\
@@ -42,6 +61,22 @@ class HookRun:
         parsed = loads(text) if text.strip() else []
         assert isinstance(parsed, list)
         return parsed
+
+    def objects(self) -> tuple[ObjectOperation, ...]:
+        """Reads the changes to objects as the operator does."""
+        return patch_ops.parse(self.files["KUBERNETES_PATCH_PATH"].encode(), "KUBERNETES_PATCH_PATH")
+
+    def metrics(self) -> tuple[MetricOperation, ...]:
+        """Reads the metrics as the operator does."""
+        return metric_ops.parse(self.files["METRICS_PATH"].encode(), "METRICS_PATH")
+
+    def admission(self) -> AdmissionAnswer:
+        """Reads the answer to an admission review as the operator does."""
+        return parse_admission_response(self.files["ADMISSION_RESPONSE_PATH"].encode())
+
+    def conversion(self) -> ConversionAnswer:
+        """Reads the answer to a conversion review as the operator does."""
+        return parse_conversion_response(self.files["CONVERSION_RESPONSE_PATH"].encode())
 
 
 class HookBench:
@@ -77,12 +112,15 @@ class HookBench:
             (self._directory / variable).write_text("")
         files = {variable: str(self._directory / variable) for variable in (*given, *RESULTS, *ANSWERS)}
         search = f"{self._bin}:{os.environ['PATH']}"
+        # As the operator does for Python hooks of a module with a venv.
+        interpreter = [sys.executable] if path.suffix == ".py" else []
         done = subprocess.run(
-            [str(path), *arguments],
+            [*interpreter, str(path), *arguments],
             env={
                 "PATH": search,
                 "HOME": str(self._directory),
                 "ADDON_OPERATOR_NAMESPACE": NAMESPACE,
+                "ADDON_OPERATOR_SHELL_LIB": str(SHELL_LIB),
                 "HELM_BIN_PATH": str(require("helm")),
                 **files,
                 **(environment or {}),

@@ -12,6 +12,9 @@ import pytest
 
 from addon_operator import settings
 from addon_operator.cli import cli
+from addon_operator.errors import HookConfigError
+from addon_operator.hooks.bindings import parse_config
+from addon_operator.hooks.call import HookId
 from tests.component.samples.conftest import ROOT, HookBench
 
 DOCUMENTS = sorted(
@@ -80,6 +83,27 @@ def test_the_module_of_the_readme_works(bench: HookBench, helm: Path, tmp_path: 
     command = [str(helm), "template", "hello", str(hook.parents[1])]
     done_by_helm = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert 'greeting: "not yet"' in done_by_helm.stdout
+
+
+def _configurations() -> list[str]:
+    text = (ROOT / "docs" / "hooks.md").read_text()
+    return re.findall(r"^```yaml\n(configVersion.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("text", _configurations())
+def test_configurations_of_hooks_are_valid(text: str) -> None:
+    assert parse_config(text, scope="module", hook=HookId("m", "hooks/x.sh")).bindings()
+
+
+@pytest.mark.parametrize(("heading", "key"), [("### kubernetes", "kubernetes"), ("### schedule", "schedule")])
+def test_fields_of_bindings_are_known(heading: str, key: str) -> None:
+    section = (ROOT / "docs" / "hooks.md").read_text().split(heading)[1].split("\n#")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    fields = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert len(fields) >= 6
+    with pytest.raises(HookConfigError) as caught:
+        parse_config({"configVersion": "v1", key: [dict.fromkeys(fields, None)]}, scope="module", hook=HookId("m", "x"))
+    assert "unknown" not in str(caught.value)
 
 
 def test_the_map_of_the_architecture_shows_files_that_exist() -> None:

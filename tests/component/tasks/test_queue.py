@@ -10,7 +10,7 @@ import pytest
 
 from addon_operator.backoff import RetryPolicy
 from addon_operator.errors import HookFailed
-from addon_operator.tasks.queue import Attempt, TaskQueue
+from addon_operator.tasks.queue import Attempt, QueueSet, TaskQueue
 from addon_operator.tasks.task import (
     Again,
     Converge,
@@ -42,7 +42,8 @@ class Bench:
         retry = RetryPolicy(5.0, 30.0)
         self.queue = TaskQueue("main", self._handle, retry=retry, observe=self.attempts.append)
 
-    async def _handle(self, task: Task) -> Outcome:
+    async def _handle(self, task: Task, queue: str) -> Outcome:
+        assert queue == self.queue.name
         name = task.payload.modules[0] if isinstance(task.payload, RunModules) else str(task.payload)
         self.calls.append((asyncio.get_running_loop().time(), name))
         answer = self._script(name, sum(1 for _, called in self.calls if called == name))
@@ -130,6 +131,17 @@ def test_a_parked_head_resumes_by_its_condition_and_can_be_overtaken() -> None:
     assert [name for _, name in calls] == ["waits", "first", "waits", "waits", "last"]
 
 
+def test_a_parked_head_goes_on_with_what_is_left_to_do() -> None:
+    def script(name: str, call: int) -> Outcome:
+        return Park(lambda: asyncio.sleep(7), payload=RunModules(("rest",))) if name == "all" else Done()
+
+    async def steps(queue: TaskQueue) -> None:
+        queue.add_tail([module_task("all"), module_task("next")])
+        await asyncio.sleep(10)
+
+    assert scenario(script, steps).calls == [(0, "all"), (7, "rest"), (7, "next")]
+
+
 def test_a_task_goes_on_with_another_payload_after_its_head_tasks() -> None:
     later = Converge(ConvergePhase.WAIT_BEFORE_ALL)
 
@@ -141,6 +153,23 @@ def test_a_task_goes_on_with_another_payload_after_its_head_tasks() -> None:
         await asyncio.sleep(1)
 
     assert [name for _, name in scenario(script, steps).calls] == [str(Converge()), "hook", str(later)]
+
+
+def test_what_a_task_asks_for_comes_behind_what_has_overtaken_it() -> None:
+    async def slow() -> Outcome:
+        await asyncio.sleep(10)
+        return Done(head=(module_task("follows"), module_task("then")))
+
+    def script(name: str, call: int) -> Outcome | Awaitable[Outcome]:
+        return slow() if name == "slow" else Done()
+
+    async def steps(queue: TaskQueue) -> None:
+        queue.add_tail([module_task("slow"), module_task("last")])
+        await asyncio.sleep(1)
+        queue.add_head([module_task("urgent"), module_task("also")])
+        await asyncio.sleep(20)
+
+    assert [name for _, name in scenario(script, steps).calls] == ["slow", "urgent", "also", "follows", "then", "last"]
 
 
 def test_a_removed_running_task_ends_without_its_follow_ups() -> None:
@@ -186,3 +215,28 @@ def test_waiting_and_working_times_are_told_apart() -> None:
 
     attempts = scenario(lambda name, call: slow(), steps).attempts
     assert [(attempt.waited_s, attempt.duration_s) for attempt in attempts] == [(0, 3), (3, 3)]
+
+
+def test_work_on_a_queue_is_told_with_its_name_and_time() -> None:
+    told: list[tuple[str, str, float]] = []
+
+    async def handle(task: Task, queue: str) -> Outcome:
+        follow_up = (module_task("next"),) if task.payload == RunModules(("first",)) else ()
+        return Done(head=follow_up)
+
+    async def main() -> None:
+        queues = QueueSet(handle, retry=RetryPolicy(5.0, 30.0), on_action=lambda *action: told.append(action))
+        queue = queues.get("side")
+        queue.add_tail([module_task("unwanted")])
+        queue.remove(lambda _: True)
+        queue.add_head([module_task("first")])
+        workers = asyncio.create_task(queues.run(), name="queues")
+        await asyncio.sleep(1)
+        workers.cancel()
+        await asyncio.gather(workers, return_exceptions=True)
+
+    clock.run(main())
+    assert [(queue, action) for queue, action, _ in told] == [
+        ("side", "AddTail"), ("side", "Remove"), ("side", "AddHead"), ("side", "AddBefore"),
+    ]  # fmt: skip
+    assert all(duration_s >= 0 for _, _, duration_s in told)

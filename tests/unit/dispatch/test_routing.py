@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
+
 import pytest
 
 from addon_operator.configmap.document import ConfigChange
@@ -11,11 +14,27 @@ from addon_operator.dispatch.routing import (
     config_accepted,
     config_applied,
     global_values_changed,
+    hook_changed_values,
     hook_tasks,
+    object_changed,
     plan_tasks,
+    split_main,
     startup_tasks,
+    synchronization,
+    ticked,
 )
-from addon_operator.hooks.call import HookId
+from addon_operator.hooks.bindings import (
+    Admission,
+    Conversion,
+    HookConfig,
+    Kubernetes,
+    Lifecycle,
+    Schedule,
+    Version,
+)
+from addon_operator.hooks.call import Changes, HookId
+from addon_operator.hooks.context import Context, ObjectEvent, Synchronization, Tick
+from addon_operator.hooks.hook import Hook, LoadedHooks
 from addon_operator.modules.plan import ConvergePlan
 from addon_operator.tasks.task import (
     ApplyConfig,
@@ -25,6 +44,7 @@ from addon_operator.tasks.task import (
     Payload,
     PurgeRelease,
     Reason,
+    RunHook,
     RunModules,
     Task,
     describe,
@@ -42,14 +62,187 @@ def shape(follow_up: FollowUp) -> tuple[list[Payload], list[Payload], bool]:
     return head, tail, follow_up.drop_converge
 
 
-def test_a_start_runs_the_onstartup_hooks_in_order_and_then_the_first_converge() -> None:
-    hooks = [HookId(None, name) for name in ("hooks/02.sh", "hooks/03.sh", "hooks/01.sh")]
-    assert [describe(task, queue="main") for task in startup_tasks(hooks)] == [
-        "GlobalHookRun:main:onStartup:hooks/02.sh:OperatorStartup",
-        "GlobalHookRun:main:onStartup:hooks/03.sh:OperatorStartup",
-        "GlobalHookRun:main:onStartup:hooks/01.sh:OperatorStartup",
+def hook(
+    name: str,
+    *,
+    module: str | None = None,
+    on_startup: int | None = None,
+    schedules: tuple[Schedule, ...] = (),
+    kubernetes: tuple[Kubernetes, ...] = (),
+    admissions: tuple[Admission, ...] = (),
+    conversions: tuple[Conversion, ...] = (),
+    version: Version = "v1",
+) -> Hook:
+    lifecycle = () if on_startup is None else (Lifecycle("onStartup", on_startup),)
+    config = HookConfig(version, lifecycle, schedules, kubernetes, admissions, conversions)
+    return Hook(HookId(module, f"hooks/{name}"), Path(f"/hooks/{name}"), config)
+
+
+HOURLY = Schedule("hourly", "0 * * * *", allow_failure=False, queue="main", include_snapshots_from=(), group="")
+NIGHTLY = Schedule("nightly", "0 0 * * *", allow_failure=False, queue="main", include_snapshots_from=(), group="")
+PODS = Kubernetes("pods", "Pod")
+SIDE = Kubernetes("side", "Pod", queue="side")
+GATE = Admission("kubernetesValidating", "a.b.example", (), "Fail", "None", 10, (), None, None, (), "")
+CONVERSION = Conversion("convert", "x.example", (("v1", "v2"),), (), "")
+POD_EVENT = ObjectEvent(PODS, "Added", b"{}", None, kind="Pod", namespace="ns", name="a")
+
+
+def texts(tasks: Iterable[Task]) -> list[str]:
+    return [describe(task, queue="main") for task in tasks]
+
+
+def test_a_start() -> None:
+    """The part of contract.md 3.7 that is known before anything runs."""
+    hooks = LoadedHooks(
+        (
+            hook("hook01", on_startup=20, kubernetes=(PODS,)),
+            hook("hook02", on_startup=1, schedules=(HOURLY,)),
+            hook("hook03", on_startup=10, schedules=(HOURLY, NIGHTLY), kubernetes=(PODS, SIDE)),
+        )
+    )
+    assert texts(startup_tasks(hooks)) == [
+        "GlobalHookRun:main:onStartup:hooks/hook02:OperatorStartup",
+        "GlobalHookRun:main:onStartup:hooks/hook03:OperatorStartup",
+        "GlobalHookRun:main:onStartup:hooks/hook01:OperatorStartup",
+        "GlobalHookEnableScheduleBindings:main:hooks/hook02:OperatorStartup",
+        "GlobalHookEnableScheduleBindings:main:hooks/hook03:OperatorStartup",
+        "GlobalHookEnableKubernetesBindings:main:hooks/hook01:OperatorStartup",
+        "GlobalHookEnableKubernetesBindings:main:hooks/hook03:OperatorStartup",
+        "GlobalHookWaitKubernetesSynchronization:main:OperatorStartup",
         "ConvergeModules:main:StandBy:OperatorStartup",
     ]
+
+
+def test_webhooks_of_global_hooks_are_served_before_the_first_converge() -> None:
+    hooks = LoadedHooks((hook("a", admissions=(GATE,)), hook("b"), hook("c", conversions=(CONVERSION,))))
+    assert texts(startup_tasks(hooks)) == [
+        "GlobalHookEnableWebhookBindings:main:hooks/a:OperatorStartup",
+        "GlobalHookEnableWebhookBindings:main:hooks/c:OperatorStartup",
+        "ConvergeModules:main:StandBy:OperatorStartup",
+    ]
+
+
+def test_without_global_hooks_a_start_is_a_converge_which_may_be_replaced() -> None:
+    tasks = startup_tasks(LoadedHooks())
+    assert [(task.payload, task.converge) for task in tasks] == [(Converge(), True)]
+    assert not any(task.converge for task in startup_tasks(LoadedHooks((hook("a", on_startup=1),)))[:-1])
+
+
+def test_synchronizations_go_to_the_queues_of_their_bindings() -> None:
+    watching = hook("x", kubernetes=(PODS, SIDE))
+    other = hook("y", module="m", kubernetes=(PODS,))
+    listed = [
+        (watching, Synchronization(PODS)), (watching, Synchronization(SIDE)), (other, Synchronization(PODS)),
+    ]  # fmt: skip
+    main, others = split_main(listed, Reason.OPERATOR_STARTUP)
+    assert texts(main) == [
+        "GlobalHookRun:main:kubernetes:hooks/x:pods:OperatorStartup",
+        "ModuleHookRun:main:kubernetes:hooks/y:pods:OperatorStartup",
+    ]
+    assert [(queue, describe(task, queue=queue)) for queue, task in others] == [
+        ("side", "GlobalHookRun:side:kubernetes:hooks/x:side:OperatorStartup"),
+    ]
+    assert not any(task.converge for task in main)  # a new converge leaves the gates to be opened
+
+
+@pytest.mark.parametrize(("version", "combines"), [("v1", True), ("v0", False)])
+def test_reactions_of_v1_hooks_may_be_combined(version: Version, combines: bool) -> None:
+    one = hook("x", schedules=(HOURLY,), kubernetes=(PODS,), version=version)
+    expected: list[tuple[Task | None, Context, Reason]] = [
+        (object_changed(one, POD_EVENT), POD_EVENT, Reason.KUBERNETES),
+        (ticked(one, HOURLY, ()), Tick(HOURLY), Reason.SCHEDULE),
+        (
+            synchronization(one, Synchronization(PODS), Reason.OPERATOR_STARTUP),
+            Synchronization(PODS),
+            Reason.OPERATOR_STARTUP,
+        ),
+    ]
+    for task, context, reason in expected:
+        assert task is not None
+        assert (task.payload, task.reason) == (RunHook(one.id, (context,), combines=combines), reason)
+
+
+TIMED = hook("x", schedules=(HOURLY, NIGHTLY), kubernetes=(PODS,))
+
+
+@pytest.mark.parametrize(
+    ("waiting", "made"),
+    [
+        pytest.param([], True, id="nothing waits"),
+        pytest.param([(TIMED.id, Tick(HOURLY))], False, id="the same waits"),
+        pytest.param([(TIMED.id, POD_EVENT, Tick(HOURLY))], False, id="the same waits in a joined task"),
+        pytest.param([(TIMED.id, Tick(NIGHTLY)), (TIMED.id, POD_EVENT)], True, id="another schedule waits"),
+        pytest.param([(HookId("m", TIMED.id.name), Tick(HOURLY))], True, id="another hook of that name waits"),
+    ],
+)
+def test_ticks_that_were_missed_are_one(waiting: list[tuple[HookId, *tuple[Context, ...]]], made: bool) -> None:
+    tasks = [STANDBY, *(Task(RunHook(who, tuple(what)), Reason.SCHEDULE) for who, *what in waiting)]
+    assert (ticked(TIMED, HOURLY, tasks) is not None) is made
+
+
+VALUES, FLAGS = Changes(values=True), Changes(enablement=True)
+BOTH = Changes(values=True, enablement=True)
+RELOAD = "ConvergeModules:main:StandBy:ReloadAll-After-GlobalHookDynamicUpdate"
+
+
+@pytest.mark.parametrize(
+    ("module", "reason", "changes", "expected"),
+    [
+        pytest.param(None, Reason.KUBERNETES, Changes(), [], id="global, event, nothing changed"),
+        pytest.param(
+            None,
+            Reason.KUBERNETES,
+            VALUES,
+            ["ConvergeModules:main:StandBy:Kubernetes-Change-GlobalValues"],
+            id="global, event",
+        ),
+        pytest.param(
+            None,
+            Reason.SCHEDULE,
+            VALUES,
+            ["ConvergeModules:main:StandBy:Schedule-Change-GlobalValues"],
+            id="global, schedule",
+        ),
+        pytest.param(None, Reason.KUBERNETES, FLAGS, [RELOAD], id="global, event, enable flag"),
+        pytest.param(None, Reason.SCHEDULE, BOTH, [RELOAD], id="global, schedule, enable flag and values"),
+        pytest.param("m", Reason.KUBERNETES, Changes(), [], id="module, event, nothing changed"),
+        pytest.param(
+            "m", Reason.KUBERNETES, VALUES, ["ModuleRun:main:m:Kubernetes-Change-ModuleValues"], id="module, event"
+        ),
+        pytest.param(
+            "m", Reason.SCHEDULE, VALUES, ["ModuleRun:main:m:Schedule-Change-ModuleValues"], id="module, schedule"
+        ),
+        *(
+            # onStartup and Synchronization at the start, hooks around a converge: that goes on anyway.
+            pytest.param(module, reason, BOTH, [], id=f"{module or 'global'}, during {reason}")
+            for module in (None, "m")
+            for reason in sorted(set(Reason) - {Reason.KUBERNETES, Reason.SCHEDULE})
+        ),
+    ],
+)
+def test_what_follows_when_a_hook_changed_values(
+    module: str | None, reason: Reason, changes: Changes, expected: list[str]
+) -> None:
+    hook_id = HookId(module, "hooks/x")
+    made = hook_changed_values(Task(RunHook(hook_id, (POD_EVENT,)), reason), hook_id, changes, ())
+    assert (made.head, made.drop_converge, made.drop_runs) == ((), False, False)
+    assert texts(made.tail) == expected
+    assert all(task.converge == isinstance(task.payload, Converge) for task in made.tail)
+
+
+@pytest.mark.parametrize(
+    ("module", "waiting", "made"),
+    [
+        pytest.param(None, [STANDBY], False, id="a converge has not begun"),
+        pytest.param(None, [RUNNING], True, id="a converge is under way"),
+        pytest.param("m", [Task(RunModules(("a", "m")), Reason.RELOAD_ALL)], False, id="the module's run waits"),
+        pytest.param("m", [Task(RunModules(("a",)), Reason.RELOAD_ALL)], True, id="the run of another waits"),
+    ],
+)
+def test_what_waits_already_is_not_asked_for_again(module: str | None, waiting: list[Task], made: bool) -> None:
+    hook_id = HookId(module, "hooks/x")
+    task = Task(RunHook(hook_id, (POD_EVENT,)), Reason.KUBERNETES)
+    assert bool(hook_changed_values(task, hook_id, VALUES, waiting).tail) is made
 
 
 def test_a_plan_becomes_crds_deletes_runs_and_purges_in_this_order() -> None:

@@ -168,7 +168,6 @@ def test_lifecycle(version: JsonObject, scope: Scope, kinds: tuple[bindings.Life
     config = _parse({**version, **{kind: number for number, kind in enumerate(kinds)}}, scope)
     assert config.lifecycle == tuple(Lifecycle(kind, number) for number, kind in enumerate(kinds))
     assert [config.order(kind) for kind in kinds] == list(range(len(kinds)))
-    assert config.unserved() == ()
 
 
 def test_orders_may_be_negative_and_absent_ones_are_none() -> None:
@@ -239,7 +238,6 @@ def test_bad_settings(settings: JsonObject, problems: list[str]) -> None:
 def test_schedule_defaults() -> None:
     config = _parse(_v1(schedule=[{"crontab": "*/5 * * * *"}]))
     assert config.schedules == (Schedule("schedule", "*/5 * * * *", False, "main", (), ""),)
-    assert config.unserved() == ("schedule",)
 
 
 def test_schedule_in_full() -> None:
@@ -284,7 +282,6 @@ def test_bad_crontabs(crontab: str) -> None:
 def test_kubernetes_defaults() -> None:
     config = _parse(_v1(kubernetes=[{"kind": "ds"}]))
     assert config.kubernetes == (Kubernetes("kubernetes", "ds"),)
-    assert config.unserved() == ("kubernetes",)
 
 
 def test_kubernetes_in_full() -> None:
@@ -457,7 +454,6 @@ def test_admission(kind: bindings.AdmissionKind) -> None:
             (("n", "true"),), None, {"matchLabels": {"a": "b"}}, (), "",
         ),
     )  # fmt: skip
-    assert config.unserved() == (kind,)
 
 
 @pytest.mark.parametrize(
@@ -490,13 +486,11 @@ def test_conversion() -> None:
     assert config.conversions == (
         Conversion("kubernetesCustomResourceConversion", "x.example.com", (("v1", "v2"),), (), ""),
     )
-    assert config.unserved() == ("kubernetesCustomResourceConversion",)
 
 
-def test_unserved_bindings_are_named_once() -> None:
+def test_all_bindings_are_listed() -> None:
     timer, watch = {"crontab": "@daily"}, {"kind": "pod"}
     config = _parse(_v1(onStartup=1, schedule=[timer, timer], kubernetes=[watch]))
-    assert config.unserved() == ("schedule", "kubernetes")
     assert len(config.bindings()) == 4
 
 
@@ -527,7 +521,6 @@ def test_v0() -> None:
         label_selector={"matchLabels": {"a": "b"}}, namespaces=("x",), jq_filter=".", allow_failure=True,
     )  # fmt: skip
     assert config.kubernetes == (plain, full, plain)
-    assert config.unserved() == ("schedule", "onKubernetesEvent")
 
 
 @pytest.mark.parametrize(

@@ -17,5 +17,5 @@ def test_messages_tell_hooks_of_the_same_name_apart() -> None:
 
 def test_values_are_not_in_the_printed_form() -> None:
     hook = HookId(None, "x")
-    call = HookCall(hook, Path("x"), ({"binding": "secret"},), {"a": "secret"}, {"b": "secret"}, timeout_s=1)
-    assert "secret" not in repr(call) + repr(Effects(metrics=b"secret", object_patch=b"secret"))
+    call = HookCall(hook, Path("x"), (b'[{"object": "secret"}]',), {"a": "secret"}, {"b": "secret"}, timeout_s=1)
+    assert "secret" not in repr(call) + repr(Effects(metrics=b"secret", object_patch=b"secret", response=b"secret"))

@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from addon_operator.modules.phases import (
+    AwaitSynchronization,
     DeleteFacts,
     DeleteStep,
     Deploy,
@@ -15,10 +16,14 @@ from addon_operator.modules.phases import (
     RunFacts,
     RunHooks,
     RunStep,
+    StartMonitors,
+    StartReactions,
     Uninstall,
     next_delete_step,
     next_run_step,
 )
+
+RESTING = RunFacts(hooks_loaded=True, started=True, watching=True, synchronized=True, reacting=True)
 
 
 def walk(facts: RunFacts) -> list[RunStep]:
@@ -32,6 +37,12 @@ def walk(facts: RunFacts) -> list[RunStep]:
                 facts = dataclasses.replace(facts, hooks_loaded=True)
             case RunHooks(binding=binding):
                 facts = dataclasses.replace(facts, **{done[binding]: True})
+            case StartMonitors():
+                facts = dataclasses.replace(facts, watching=True)
+            case AwaitSynchronization():
+                facts = dataclasses.replace(facts, synchronized=True)
+            case StartReactions():
+                facts = dataclasses.replace(facts, reacting=True)
             case Deploy():
                 facts = dataclasses.replace(facts, helm=True)
     return steps
@@ -42,22 +53,44 @@ def walk(facts: RunFacts) -> list[RunStep]:
     [
         pytest.param(
             RunFacts(),
-            [LoadHooks(), RunHooks("onStartup"), RunHooks("beforeHelm"), Deploy(), RunHooks("afterHelm")],
+            [
+                LoadHooks(), RunHooks("onStartup"), StartMonitors(), AwaitSynchronization(), StartReactions(),
+                RunHooks("beforeHelm"), Deploy(), RunHooks("afterHelm"),
+            ],
             id="first run",
         ),
         pytest.param(
             RunFacts(hooks_loaded=True, started=True),
-            [RunHooks("beforeHelm"), Deploy(), RunHooks("afterHelm")],
-            id="later run",
+            [
+                StartMonitors(), AwaitSynchronization(), StartReactions(),
+                RunHooks("beforeHelm"), Deploy(), RunHooks("afterHelm"),
+            ],
+            id="onStartup is done",
         ),
         pytest.param(
-            RunFacts(hooks_loaded=True, started=True, has_release=False),
+            dataclasses.replace(RESTING, synchronized=False, reacting=False),
+            [AwaitSynchronization(), StartReactions(), RunHooks("beforeHelm"), Deploy(), RunHooks("afterHelm")],
+            id="hooks have not seen everything yet",
+        ),
+        pytest.param(
+            dataclasses.replace(RESTING, synchronized=False),
+            [AwaitSynchronization(), RunHooks("beforeHelm"), Deploy(), RunHooks("afterHelm")],
+            id="a Synchronization came late",
+        ),
+        pytest.param(
+            dataclasses.replace(RESTING, reacting=False),
+            [StartReactions(), RunHooks("beforeHelm"), Deploy(), RunHooks("afterHelm")],
+            id="a webhook could not be served",
+        ),
+        pytest.param(RESTING, [RunHooks("beforeHelm"), Deploy(), RunHooks("afterHelm")], id="later run"),
+        pytest.param(
+            dataclasses.replace(RESTING, has_release=False),
             [RunHooks("beforeHelm"), RunHooks("afterHelm")],
             id="nothing for helm",
         ),
         pytest.param(RunFacts(wanted=False), [], id="disabled meanwhile"),
     ],
-)
+)  # fmt: skip
 def test_a_module_run(facts: RunFacts, expected: list[RunStep]) -> None:
     assert walk(facts) == expected
 

@@ -1,0 +1,43 @@
+"""A hook as it is known to the operator, and all hooks of one scope by their bindings.
+
+Pure. Made by the catalog.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from addon_operator.hooks.bindings import HookConfig, LifecycleKind
+from addon_operator.hooks.call import HookId
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """A hook that said what it wants."""
+
+    id: HookId
+    path: Path
+    config: HookConfig
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedHooks:
+    """All hooks of one scope.
+
+    Attributes:
+        hooks: sorted by path.
+        warnings: files that look like hooks and are none, one line each.
+    """
+
+    hooks: tuple[Hook, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def bound_to(self, kind: LifecycleKind) -> tuple[Hook, ...]:
+        """Answers the hooks with a lifecycle binding, by order, then by path."""
+        found = [(order, hook) for hook in self.hooks if (order := hook.config.order(kind)) is not None]
+        return tuple(hook for _, hook in sorted(found, key=lambda pair: (pair[0], str(pair[1].path))))
+
+    def find(self, hook: HookId) -> Hook | None:
+        """Finds a hook; None if there is none of this name."""
+        return next((one for one in self.hooks if one.id == hook), None)

@@ -1,0 +1,79 @@
+"""What hooks react to beside the lifecycle: objects, the clock, and requests to the API server.
+
+One place that starts and stops it for any hook, global or of a module. What an event leads to is decided elsewhere
+(`dispatch/intake.py`). Source: contract.md 3.1, 3.3, 3.4.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+
+from addon_operator.cron import Cron
+from addon_operator.crontab import Crontab
+from addon_operator.hooks.bindings import Schedule
+from addon_operator.hooks.hook import Hook
+from addon_operator.hooks.monitors import HookMonitors
+from addon_operator.logs import get_logger
+from addon_operator.webhooks.host import WebhookHost
+
+log = get_logger("hook")
+
+
+class Reactions:
+    """Monitors, schedules and webhooks of hooks.
+
+    Attributes:
+        monitors: those of all hooks; they live longer than the rest, since delete hooks see snapshots too.
+    """
+
+    def __init__(
+        self, *, monitors: HookMonitors, cron: Cron, webhooks: WebhookHost, on_tick: Callable[[Hook, Schedule], None]
+    ) -> None:
+        self.monitors = monitors
+        self._cron = cron
+        self._webhooks = webhooks
+        self._on_tick = on_tick
+
+    async def start(self, hooks: Iterable[Hook]) -> None:
+        """Starts the schedules and webhooks of hooks.
+
+        Raises:
+            AddonOperatorError: a webhook cannot be served; to be tried again.
+        """
+        for hook in hooks:
+            self.schedule(hook)
+            await self.serve_webhooks(hook)
+
+    def schedule(self, hook: Hook) -> None:
+        """Starts the schedules of a hook; those that run already go on."""
+        for place, schedule in enumerate(hook.config.schedules):
+            crontab = Crontab.parse(schedule.crontab)
+            following = crontab.after(datetime.now(UTC))
+            self._cron.add((hook.id, place), crontab, functools.partial(self._on_tick, hook, schedule))
+            log.info(
+                "schedule starts", hook=hook.id.name, module=hook.id.module, binding=schedule.name,
+                crontab=schedule.crontab, time_zone=crontab.zone_name,
+                next=following.isoformat() if following else "never",
+            )  # fmt: skip
+
+    async def serve_webhooks(self, hook: Hook) -> None:
+        """Registers the webhooks of a hook; from then on requests of the API server are answered.
+
+        Raises:
+            AddonOperatorError: one cannot be served; to be tried again.
+        """
+        if hook.config.admissions or hook.config.conversions:
+            await self._webhooks.serve(hook.id, hook.config.admissions, hook.config.conversions)
+
+    async def stop(self, hooks: Sequence[Hook]) -> None:
+        """Ends the schedules and webhooks of hooks.
+
+        Raises:
+            AddonOperatorError: a webhook cannot be withdrawn; to be tried again.
+        """
+        for hook in hooks:
+            for place, _ in enumerate(hook.config.schedules):
+                self._cron.remove((hook.id, place))
+        await self._webhooks.withdraw([hook.id for hook in hooks])

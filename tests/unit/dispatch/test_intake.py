@@ -1,0 +1,130 @@
+"""From what happens outside to the queue that has to do something about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from addon_operator.backoff import RetryPolicy
+from addon_operator.dispatch.intake import Intake
+from addon_operator.hooks.bindings import HookConfig, Kubernetes, Schedule
+from addon_operator.hooks.call import HookId
+from addon_operator.hooks.context import LifecycleContext, ObjectEvent, Synchronization
+from addon_operator.hooks.hook import Hook
+from addon_operator.modules.plan import Verdict
+from addon_operator.modules.registry import ModuleRegistry
+from addon_operator.tasks.queue import QueueSet
+from addon_operator.tasks.task import Done, Outcome, Reason, RunHook, RunModules, Task
+from tests.fakes import clock
+
+MAIN, SIDE = Kubernetes("here", "Pod"), Kubernetes("there", "Pod", queue="side")
+HOURLY = Schedule("hourly", "0 * * * *", allow_failure=False, queue="side", include_snapshots_from=(), group="")
+CONFIG = HookConfig("v1", schedules=(HOURLY,), kubernetes=(MAIN, SIDE))
+WAITING = Task(RunModules(("on",)), Reason.RELOAD_ALL)
+
+
+def hook(module: str | None) -> Hook:
+    return Hook(HookId(module, "hooks/x"), Path("/hooks/x"), CONFIG)
+
+
+def event(binding: Kubernetes) -> ObjectEvent:
+    return ObjectEvent(binding, "Added", b"{}", None, kind="Pod", namespace="ns", name="a")
+
+
+async def nothing(task: Task, queue: str) -> Outcome:
+    return Done()
+
+
+def queued(
+    happen: Callable[[Intake], object], *, ticks_count: bool = True, waiting: tuple[Task, ...] = (WAITING,)
+) -> dict[str, list[str]]:
+    """Names the queues after something happened, with the texts of their tasks; a module's run waits in `main`."""
+    registry = ModuleRegistry()
+    registry.replace_verdicts({"on": Verdict((), None, enabled=True), "off": Verdict((), None, enabled=False)})
+
+    async def main() -> dict[str, list[str]]:
+        queues = QueueSet(nothing, retry=RetryPolicy(1, 1))
+        queues.main.add_tail(waiting)
+        happen(Intake(queues=queues, registry=registry, ticks_count=lambda: ticks_count))
+        return {queue.name: [look.description for look in queue.looks()] for queue in queues.all() if len(queue)}
+
+    return clock.run(main())
+
+
+RUN = "ModuleRun:main:on:ReloadAllModules"
+
+
+@pytest.mark.parametrize(
+    ("happen", "expected"),
+    [
+        pytest.param(
+            lambda intake: intake.object_changed(hook(None), event(MAIN)),
+            {"main": [RUN, "GlobalHookRun:main:kubernetes:hooks/x:here:Kubernetes"]},
+            id="event, main",
+        ),
+        pytest.param(
+            lambda intake: intake.object_changed(hook("on"), event(SIDE)),
+            {"main": [RUN], "side": ["ModuleHookRun:side:kubernetes:hooks/x:there:Kubernetes"]},
+            id="event, its own queue",
+        ),
+        pytest.param(
+            lambda intake: intake.ticked(hook("on"), HOURLY),
+            {"main": [RUN], "side": ["ModuleHookRun:side:schedule:hooks/x:hourly:Schedule"]},
+            id="tick",
+        ),
+        pytest.param(
+            lambda intake: [intake.ticked(hook("on"), HOURLY) for _ in range(3)],
+            {"main": [RUN], "side": ["ModuleHookRun:side:schedule:hooks/x:hourly:Schedule"]},
+            id="ticks that nobody had time for",
+        ),
+        pytest.param(
+            lambda intake: intake.listed_late(hook("on"), Synchronization(SIDE)),
+            {"main": [RUN], "side": ["ModuleHookRun:side:kubernetes:hooks/x:there:Kubernetes"]},
+            id="late Synchronization, its own queue",
+        ),
+        pytest.param(
+            # A run that waits for it must not be before it in the same queue.
+            lambda intake: intake.listed_late(hook("on"), Synchronization(MAIN)),
+            {"main": ["ModuleHookRun:main:kubernetes:hooks/x:here:Kubernetes", RUN]},
+            id="late Synchronization, main",
+        ),
+    ],
+)
+def test_where_tasks_go(happen: Callable[[Intake], object], expected: dict[str, list[str]]) -> None:
+    assert queued(happen) == expected
+
+
+@pytest.mark.parametrize(
+    "happen",
+    [
+        pytest.param(lambda intake: intake.object_changed(hook("off"), event(MAIN)), id="event"),
+        pytest.param(lambda intake: intake.ticked(hook("off"), HOURLY), id="tick"),
+        pytest.param(lambda intake: intake.listed_late(hook("off"), Synchronization(MAIN)), id="late Synchronization"),
+    ],
+)
+def test_hooks_of_disabled_modules_are_not_run(happen: Callable[[Intake], object]) -> None:
+    assert queued(happen) == {"main": [RUN]}
+
+
+def test_ticks_begin_to_count_with_the_end_of_the_first_converge() -> None:
+    assert queued(lambda intake: intake.ticked(hook(None), HOURLY), ticks_count=False) == {"main": [RUN]}
+
+
+def test_a_module_that_goes_takes_the_runs_of_its_hooks_along_and_no_others() -> None:
+    def happen(intake: Intake) -> None:
+        for module in (None, "on"):
+            for binding in (MAIN, SIDE):
+                intake.object_changed(hook(module), event(binding))
+        intake.drop_module("on")
+
+    other = Task(RunHook(HookId("other", "hooks/x"), (LifecycleContext("onStartup"),)), Reason.RELOAD_ALL)
+    assert queued(happen, waiting=(WAITING, other)) == {
+        "main": [
+            RUN,
+            "ModuleHookRun:main:onStartup:hooks/x:ReloadAllModules",
+            "GlobalHookRun:main:kubernetes:hooks/x:here:Kubernetes",
+        ],
+        "side": ["GlobalHookRun:side:kubernetes:hooks/x:there:Kubernetes"],
+    }

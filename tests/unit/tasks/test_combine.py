@@ -1,0 +1,254 @@
+"""Which hook tasks are done in one run, and what that run is told."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from addon_operator.hooks.bindings import Kubernetes, Schedule, WatchEvent
+from addon_operator.hooks.call import HookId
+from addon_operator.hooks.context import Context, LifecycleContext, ObjectEvent, Synchronization, Tick, group_of
+from addon_operator.hooks.folding import bounded
+from addon_operator.tasks.combine import combinable, fold_groups, join
+from addon_operator.tasks.task import Converge, Payload, Reason, RunHook, Task
+
+HOOK, OTHER = HookId("m", "hooks/x.sh"), HookId("m", "hooks/y.sh")
+PODS = Kubernetes("pods", "Pod", label_selector={"matchLabels": {"app": "x"}})
+NODES = Kubernetes("nodes", "Node", allow_failure=True)
+
+
+def event(kind: WatchEvent, name: str = "a", version: int = 0, binding: Kubernetes = PODS) -> ObjectEvent:
+    return ObjectEvent(binding, kind, b"%d" % version, None, binding.kind, "ns", name)
+
+
+def tick(name: str, *, group: str = "", allow_failure: bool = False) -> Tick:
+    return Tick(Schedule(name, "* * * * *", allow_failure, "main", (), group))
+
+
+def in_group(group: str, name: str = "pods", *, allow_failure: bool = False) -> ObjectEvent:
+    return event("Added", binding=dataclasses.replace(PODS, name=name, group=group, allow_failure=allow_failure))
+
+
+def sync(name: str = "pods", group: str = "", *, wait: bool = True, run: bool = True) -> Synchronization:
+    return Synchronization(
+        Kubernetes(name, "Pod", wait_for_synchronization=wait, run_on_synchronization=run, group=group)
+    )
+
+
+def run_of(*contexts: Context, hook: HookId = HOOK, combines: bool = True) -> RunHook:
+    return RunHook(hook, contexts, combines=combines)
+
+
+def task(payload: Payload, *, converge: bool = False) -> Task:
+    return Task(payload, Reason.KUBERNETES, converge=converge)
+
+
+REACTION = run_of(event("Added"))
+STARTUP = run_of(LifecycleContext("onStartup"), combines=False)
+V0 = run_of(event("Added"), combines=False)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        pytest.param(REACTION, run_of(event("Deleted", binding=NODES)), True, id="events of two bindings"),
+        pytest.param(REACTION, run_of(tick("hourly")), True, id="event and tick"),
+        pytest.param(REACTION, run_of(in_group("g")), True, id="event and group"),
+        pytest.param(REACTION, run_of(event("Added"), hook=OTHER), False, id="another hook"),
+        pytest.param(REACTION, run_of(event("Added"), hook=HookId(None, HOOK.name)), False, id="global of that name"),
+        pytest.param(REACTION, run_of(sync()), False, id="event and Synchronization"),
+        pytest.param(run_of(sync()), run_of(sync("nodes")), True, id="Synchronizations"),
+        pytest.param(run_of(sync()), run_of(sync(wait=False)), False, id="only one is waited for"),
+        pytest.param(run_of(sync()), run_of(sync(run=False)), False, id="only one runs the hook"),
+        pytest.param(
+            run_of(sync("a", "g")), run_of(sync("b", "g", wait=False)), False, id="a group, one is waited for"
+        ),
+        pytest.param(run_of(sync("a", "g")), run_of(in_group("g")), False, id="a group's Synchronization and event"),
+        pytest.param(STARTUP, STARTUP, False, id="lifecycle"),
+        pytest.param(REACTION, STARTUP, False, id="event and lifecycle"),
+        pytest.param(V0, V0, False, id="v0"),
+        pytest.param(REACTION, Converge(), False, id="no hook"),
+        pytest.param(Converge(), Converge(), False, id="no hooks"),
+    ],
+)
+def test_what_may_be_done_in_one_run(first: Payload, second: Payload, expected: bool) -> None:
+    assert combinable(task(first), task(second)) is expected
+    assert combinable(task(second), task(first)) is expected
+
+
+def test_what_goes_away_with_a_converge_takes_nothing_with_it() -> None:
+    assert not combinable(task(REACTION, converge=True), task(REACTION))
+    assert combinable(task(REACTION, converge=True), task(REACTION, converge=True))
+
+
+def test_joined_tasks_are_the_first_with_the_contexts_of_all_in_order() -> None:
+    tasks = [Task(run_of(event("Added", name)), reason) for name, reason in zip("cab", Reason, strict=False)]
+    joined = join(tasks)
+    assert joined == dataclasses.replace(tasks[0], payload=run_of(*(event("Added", name) for name in "cab")))
+
+
+def test_joined_events_of_a_group_are_one_context() -> None:
+    tasks = [task(run_of(in_group("g", name))) for name in "abc"]
+    assert join(tasks).payload == run_of(in_group("g", "c"))
+
+
+def test_joined_synchronizations_of_a_group_stay_apart_because_each_binding_waits_for_its_own() -> None:
+    syncs = [sync(name, "g") for name in "ab"]
+    assert join([task(run_of(one)) for one in syncs]).payload == run_of(*syncs)
+
+
+@pytest.mark.parametrize(
+    ("contexts", "expected"),
+    [
+        pytest.param([in_group("g", "a"), in_group("g", "b")], [in_group("g", "b")], id="a group"),
+        pytest.param([sync("a", "g"), sync("b", "g")], [sync("b", "g")], id="a group's Synchronizations"),
+        pytest.param([sync("a"), sync("b")], [sync("a"), sync("b")], id="Synchronizations without a group"),
+        pytest.param([in_group("g", "a"), tick("t", group="g")], [tick("t", group="g")], id="a group of two types"),
+        pytest.param([in_group("g"), in_group("h")] * 2, [in_group("g"), in_group("h")] * 2, id="groups in turn"),
+        pytest.param([in_group("g"), event("Added")] * 2, [in_group("g"), event("Added")] * 2, id="not neighbours"),
+        pytest.param([event("Added"), event("Added")], [event("Added"), event("Added")], id="no group"),
+        pytest.param([tick("t"), tick("t"), tick("t")], [tick("t")], id="missed ticks"),
+        pytest.param([tick("t"), tick("u"), tick("t")], [tick("t"), tick("u"), tick("t")], id="two schedules"),
+        pytest.param(
+            [in_group("g", "strict"), in_group("g", "lenient", allow_failure=True)], [in_group("g", "strict")],
+            id="one of the group must not fail",
+        ),
+        pytest.param([LifecycleContext("beforeAll")] * 2, [LifecycleContext("beforeAll")] * 2, id="lifecycle"),
+    ],
+)  # fmt: skip
+def test_neighbours_that_say_the_same_are_folded(contexts: list[Context], expected: list[Context]) -> None:
+    assert fold_groups(contexts) == tuple(expected)
+
+
+SOME_CONTEXTS = st.lists(
+    st.one_of(
+        st.builds(in_group, st.sampled_from("gh"), st.sampled_from("abc")),
+        st.builds(tick, st.sampled_from("tu"), group=st.sampled_from(["", "g"])),
+        st.builds(event, st.sampled_from(["Added", "Modified", "Deleted"]), st.sampled_from("xy")),
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+def says(context: Context) -> object:
+    """What neighbours have in common that are folded; its own identity if they never are."""
+    if group_of(context):
+        return group_of(context)
+    return context if isinstance(context, Tick) else id(context)
+
+
+@given(SOME_CONTEXTS)
+def test_the_last_of_neighbours_stays(contexts: list[Context]) -> None:
+    assert list(fold_groups(contexts)) == [list(same)[-1] for _, same in itertools.groupby(contexts, key=says)]
+
+
+@given(SOME_CONTEXTS, st.data())
+def test_it_does_not_matter_in_how_many_pieces_tasks_are_joined(contexts: list[Context], data: st.DataObject) -> None:
+    cut = data.draw(st.integers(1, len(contexts)))
+    tasks = [task(run_of(context)) for context in contexts]
+    assert join([join(tasks[:cut]), *tasks[cut:]]) == join(tasks)
+
+
+@pytest.mark.parametrize(
+    ("contexts", "expected"),
+    [
+        pytest.param("M1 M2", "M2", id="the later change"),
+        pytest.param("A1 M2", "A2", id="new, and changed since"),
+        pytest.param("A1 M2 D3", "D3", id="came and went"),
+        pytest.param("A1 D2", "D2", id="never seen, deleted"),
+        pytest.param("M1 D2", "D2", id="deleted"),
+        pytest.param("D1 A2", "D1 A2", id="made again"),
+        pytest.param("D1 A2 M3", "D1 A3", id="made again and changed"),
+        pytest.param("D1 A2 D3 A4", "D3 A4", id="made again twice"),
+        pytest.param("D1 A2 D3", "D3", id="made again and deleted again"),
+        pytest.param("M1 A2", "A2", id="made again by somebody who hears of no deletions"),
+        pytest.param("D1 M2", "D1 M2", id="made again for somebody who hears of no additions"),
+    ],
+)
+def test_events_of_an_object_are_folded_above_the_bound(contexts: str, expected: str) -> None:
+    assert bounded(written(contexts), most=1) == written(expected)
+    assert bounded(written(contexts), most=100) == written(contexts)
+
+
+def written(text: str) -> tuple[ObjectEvent, ...]:
+    kinds: dict[str, WatchEvent] = {"A": "Added", "M": "Modified", "D": "Deleted"}
+    return tuple(event(kinds[word[0]], version=int(word[1:])) for word in text.split())
+
+
+def test_folded_events_stand_where_the_last_of_them_was() -> None:
+    folded = bounded((event("Added", "a", 1), event("Added", "b", 2), event("Modified", "a", 3)), most=2)
+    assert folded == (event("Added", "b", 2), event("Added", "a", 3))
+
+
+def test_bindings_are_told_apart_by_what_they_say_not_by_their_names() -> None:
+    alike, other = dataclasses.replace(PODS), dataclasses.replace(PODS, label_selector=None)
+    contexts = tuple(event("Modified", "a", version, one) for version, one in enumerate([PODS, alike, other, other]))
+    assert bounded(contexts, most=1) == (contexts[1], contexts[3])
+
+
+def test_groups_and_schedules_keep_one_context_each_above_the_bound() -> None:
+    contexts = (in_group("g", "a"), tick("t"), in_group("h"), event("Added"), tick("t"), in_group("g", "b"))
+    assert bounded(contexts, most=5) == (in_group("h"), event("Added"), tick("t"), in_group("g", "b"))
+
+
+def test_what_may_fail_does_not_hide_what_must_not_above_the_bound() -> None:
+    strict, lenient = in_group("g", "a"), in_group("g", "b", allow_failure=True)
+    assert bounded((strict, event("Added"), lenient), most=2) == (event("Added"), strict)
+
+
+KINDS: tuple[WatchEvent, ...] = ("Added", "Modified", "Deleted")
+EVENTS = st.lists(
+    st.tuples(st.sampled_from(KINDS), st.sampled_from("abc"), st.sampled_from([PODS, NODES])),
+    max_size=30,
+).map(lambda rows: tuple(event(kind, name, number, one) for number, (kind, name, one) in enumerate(rows)))
+
+PAIRS: dict[tuple[WatchEvent, WatchEvent], WatchEvent] = {
+    ("Added", "Added"): "Added",
+    ("Added", "Modified"): "Added",
+    ("Added", "Deleted"): "Deleted",
+    ("Modified", "Added"): "Added",
+    ("Modified", "Modified"): "Modified",
+    ("Modified", "Deleted"): "Deleted",
+    ("Deleted", "Deleted"): "Deleted",
+}
+
+
+def folded_pair_by_pair(events: list[ObjectEvent]) -> list[ObjectEvent]:
+    """Replaces two events of an object, with no third one between them, by one, as long as there are such."""
+    for (place, first), (later, second) in itertools.combinations(enumerate(events), 2):
+        between = events[place + 1 : later]
+        kind = PAIRS.get((first.watch_event, second.watch_event))
+        if about(first) == about(second) and kind and all(about(other) != about(first) for other in between):
+            newer = dataclasses.replace(second, watch_event=kind)
+            return folded_pair_by_pair([*events[:place], *between, newer, *events[later + 1 :]])
+    return events
+
+
+def about(event: ObjectEvent) -> tuple[str, str]:
+    return event.binding.name, event.name
+
+
+@given(EVENTS)
+def test_folding_is_the_same_pair_by_pair(events: tuple[ObjectEvent, ...]) -> None:
+    assert list(bounded(events, most=0)) == folded_pair_by_pair(list(events))
+
+
+@given(EVENTS)
+def test_whoever_sees_the_folded_events_knows_what_is_there(events: tuple[ObjectEvent, ...]) -> None:
+    folded = bounded(events, most=0)
+    assert all(isinstance(one, ObjectEvent) for one in folded)
+    assert present(folded) == present(events)
+    assert len(folded) <= 2 * len({about(one) for one in events})
+
+
+def present(events: tuple[Context, ...]) -> dict[tuple[str, str], bytes | None]:
+    return {
+        about(one): None if one.watch_event == "Deleted" else one.object
+        for one in events
+        if isinstance(one, ObjectEvent)
+    }
