@@ -169,7 +169,9 @@ def assemble(given: Foundation, *, warn: Warn, on_refused: Callable[[AddonOperat
 
     cron = Cron()
     webhooks = WebhookHost(
-        client, reviewer=HookReviewer(hooks=hooks, find_hook=find_hook), settings=_webhook_settings(chosen)
+        client,
+        reviewer=HookReviewer(hooks=hooks, find_hook=find_hook, metrics=metrics),
+        settings=_webhook_settings(chosen),
     )
     reactions = Reactions(monitors=monitors, cron=cron, webhooks=webhooks, on_tick=intake.ticked)
     runner = ModuleRunner(

@@ -199,8 +199,9 @@ class Handlers:
         again = tuple(name for name, result in zip(names, results, strict=True) if result != Finished())
         paused = [result for result in results if isinstance(result, Paused)]
         failed = [result for result in results if isinstance(result, AddonOperatorError)]
-        head = self._place((one for pause in paused for one in pause.synchronizations), task.reason)
-        if head:
+        synchronizations = [one for pause in paused for one in pause.synchronizations]
+        if synchronizations:
+            head = self._place(synchronizations, task.reason)
             for error in failed:
                 log.warning("module run failed, tried again after the Synchronization of others", error=error)
             return Again(RunModules(again), head=head)

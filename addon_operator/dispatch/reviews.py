@@ -6,7 +6,9 @@ Called by the webhook host. Source: contract.md 2.14.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from addon_operator.errors import BadReply, HookUnreachable, InputError
 from addon_operator.hooks.bindings import Admission, Conversion
@@ -15,6 +17,7 @@ from addon_operator.hooks.context import Convert, Review
 from addon_operator.hooks.effects import HookRuns, Run
 from addon_operator.hooks.hook import Hook
 from addon_operator.jsondoc import JsonObject
+from addon_operator.metrics import Metrics
 from addon_operator.webhooks.review import (
     AdmissionAnswer,
     ConversionAnswer,
@@ -22,13 +25,16 @@ from addon_operator.webhooks.review import (
     parse_conversion_response,
 )
 
+T = TypeVar("T")
+
 
 class HookReviewer:
     """Runs hooks for reviews."""
 
-    def __init__(self, *, hooks: HookRuns, find_hook: Callable[[HookId], Hook | None]) -> None:
+    def __init__(self, *, hooks: HookRuns, find_hook: Callable[[HookId], Hook | None], metrics: Metrics) -> None:
         self._hooks = hooks
         self._find_hook = find_hook
+        self._metrics = metrics
 
     async def admit(self, hook: HookId, binding: Admission, request: JsonObject) -> AdmissionAnswer:
         """Asks whether a request may pass.
@@ -37,11 +43,11 @@ class HookReviewer:
             HookError: the hook failed, or its answer cannot be used.
         """
         run = Run((Review(binding, request),), queue="", response="admission", timeout_s=binding.timeout_s)
-        answer = await self._hooks.review(self._hook(hook), run)
-        try:
-            return parse_admission_response(answer)
-        except InputError as error:
-            raise BadReply(f"{hook}: ADMISSION_RESPONSE_PATH: {error}") from error
+        with self._counted(hook, binding.name) as outcome:
+            data = await self._hooks.review(self._hook(hook), run)
+            answer = _parsed(hook, "ADMISSION_RESPONSE_PATH", lambda: parse_admission_response(data))
+            outcome.append("allowed" if answer.allowed else "denied")
+            return answer
 
     async def convert(
         self, hook: HookId, binding: Conversion, *, from_version: str, to_version: str, request: JsonObject
@@ -52,14 +58,31 @@ class HookReviewer:
             HookError: the hook failed, or its answer cannot be used.
         """
         context = Convert(binding, from_version, to_version, request)
-        answer = await self._hooks.review(self._hook(hook), Run((context,), queue="", response="conversion"))
+        with self._counted(hook, binding.name) as outcome:
+            data = await self._hooks.review(self._hook(hook), Run((context,), queue="", response="conversion"))
+            answer = _parsed(hook, "CONVERSION_RESPONSE_PATH", lambda: parse_conversion_response(data))
+            outcome.append("denied" if answer.failed_message else "converted")
+            return answer
+
+    @contextlib.contextmanager
+    def _counted(self, hook: HookId, binding: str) -> Iterator[list[str]]:
+        outcome: list[str] = []
         try:
-            return parse_conversion_response(answer)
-        except InputError as error:
-            raise BadReply(f"{hook}: CONVERSION_RESPONSE_PATH: {error}") from error
+            yield outcome
+        finally:
+            self._metrics.webhook_review(
+                module=hook.module, hook=hook.name, binding=binding, outcome=outcome[0] if outcome else "error"
+            )
 
     def _hook(self, hook: HookId) -> Hook:
         found = self._find_hook(hook)
         if found is None:
             raise HookUnreachable(f"{hook}: is not served any more")
         return found
+
+
+def _parsed(hook: HookId, variable: str, parse: Callable[[], T]) -> T:
+    try:
+        return parse()
+    except InputError as error:
+        raise BadReply(f"{hook}: {variable}: {error}") from error
