@@ -84,7 +84,15 @@ class HookError(AddonOperatorError):
 
 
 class HookFailed(HookError):
-    """The hook ended with a non-zero exit code or by a signal."""
+    """The hook ended with a non-zero exit code or by a signal.
+
+    Attributes:
+        object_patch: what it left in `KUBERNETES_PATCH_PATH`, part of which may be meant for this case.
+    """
+
+    def __init__(self, message: str, *, object_patch: bytes = b"") -> None:
+        super().__init__(message)
+        self.object_patch = object_patch
 
 
 class HookTimedOut(HookError):

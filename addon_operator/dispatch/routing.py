@@ -78,7 +78,11 @@ def hook_tasks(hooks: Iterable[HookId], binding: LifecycleKind, reason: Reason) 
 
 
 def synchronization(hook: Hook, context: Synchronization, reason: Reason) -> Task:
-    """The first run of a `kubernetes` binding. Source: contract.md 2.13 (combining)."""
+    """The first run of a `kubernetes` binding. Source: contract.md 2.13 (combining).
+
+    What it changes leads to nothing if others wait for it and then go on with the new values; else it is like an event.
+    """
+    reason = reason if context.binding.wait_for_synchronization else Reason.KUBERNETES
     return Task(RunHook(hook.id, (context,), combines=hook.config.version != "v0"), reason)
 
 

@@ -167,7 +167,7 @@ class _Writer:
                 assert_never(context)
 
     def _included(self, names: tuple[str, ...]) -> list[bytes]:
-        return self._snapshots_of(names) if names else []
+        return self._snapshots_of(tuple(dict.fromkeys(names))) if names else []
 
     def _all_snapshots(self) -> list[bytes]:
         return self._snapshots_of(tuple(dict.fromkeys(binding.name for binding in self._config.kubernetes)))

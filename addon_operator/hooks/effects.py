@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from addon_operator import metric_ops
-from addon_operator.errors import AddonOperatorError, BadReply, HookError, InputError
+from addon_operator.errors import AddonOperatorError, BadReply, HookError, HookFailed, InputError
 from addon_operator.hooks.bindings import Kubernetes
 from addon_operator.hooks.call import Changes, Effects, HookCall, HookId, Response
 from addon_operator.hooks.context import Context, binding_name, encode
@@ -129,6 +129,8 @@ class HookRuns:
         except AddonOperatorError as error:
             outcome: RunOutcome = "allowed_error" if run.allows_failure else "error"
             self._count(hook.id, run, outcome, duration_s=loop.time() - started)
+            if isinstance(error, HookFailed):
+                await self._apply_despite(hook.id, error)
             if isinstance(error, HookError):
                 raise  # names the hook already
             raise HookError(f"{hook.id}: {error}", retry_after_s=error.retry_after_s) from error
@@ -168,6 +170,14 @@ class HookRuns:
         return Changes(
             values=bool(proposal.changed), enablement=bool(proposal.enabled_changed or proposal.config_flags)
         )
+
+    async def _apply_despite(self, hook: HookId, failed: HookFailed) -> None:
+        """Does what a failed hook wants to be done in this case: to tell others in the status of an object."""
+        try:
+            wanted = patch_ops.despite_hook_error(patch_ops.parse(failed.object_patch, "KUBERNETES_PATCH_PATH"))
+            await self._patcher.apply(wanted)
+        except AddonOperatorError as error:
+            log.warning("what a failed hook asked for is not done", hook=hook.name, module=hook.module, error=error)
 
     def _decode(self, hook: HookId, effects: Effects) -> _Decoded:
         try:

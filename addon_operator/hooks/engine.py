@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from addon_operator.errors import HookConfigError, HookError, HookFailed, HookTimedOut, HookUnreachable
+from addon_operator.errors import BadReply, HookConfigError, HookError, HookFailed, HookTimedOut, HookUnreachable
 from addon_operator.hooks import bindings, files, transport_local
 from addon_operator.hooks.bindings import HookConfig
 from addon_operator.hooks.call import ENABLED_SCRIPT, EnabledAnswer, HookCall, HookId, HookResult, Scope
@@ -74,7 +74,12 @@ class HookEngine:
         fields = {"binding": call.binding, "queue": call.queue, "event_id": call.event_id}
         size = sum(map(len, call.contexts))
         async with self._workspace(call.hook, files.hook_input(call), size=size) as workspace:
-            ended = await self._execute(call.path, call.hook, workspace, timeout_s=call.timeout_s, fields=fields)
+            try:
+                ended = await self._execute(call.path, call.hook, workspace, timeout_s=call.timeout_s, fields=fields)
+            except HookFailed as error:
+                with contextlib.suppress(BadReply):
+                    error.object_patch = workspace.effects().object_patch
+                raise
             return HookResult(workspace.effects(), ended)
 
     async def enabled(self, script: Path, *, module: str, values: JsonValue, config_values: JsonValue) -> EnabledAnswer:

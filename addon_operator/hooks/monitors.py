@@ -261,8 +261,7 @@ class _Watched:
             self._held = list(bounded(tuple(self._held)))
             self._most_held = max(MOST_CONTEXTS, 2 * len(self._held))
 
-    def filter_failed(self, namespace: str, name: str, error: str) -> None:
-        about = ObjectKey(self.binding.api_version or "", self.binding.kind, namespace, name)
+    def filter_failed(self, about: ObjectKey, error: str) -> None:
         self._owner.filter_failed(self, about, error)
 
     def filtered(self, seconds: float) -> None:

@@ -15,7 +15,7 @@ from typing import Protocol
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.discovery import Discovery
 from addon_operator.kube.kinds import Kinds
-from addon_operator.kube.refs import Resource
+from addon_operator.kube.refs import ObjectKey, Resource
 from addon_operator.kube.snapshot import (
     Item,
     Key,
@@ -70,7 +70,7 @@ class Listener(Protocol):
     def changed(self, change: Change) -> None:
         """Something happened to an object after everything was listed."""
 
-    def filter_failed(self, namespace: str, name: str, error: str) -> None:
+    def filter_failed(self, about: ObjectKey, error: str) -> None:
         """The jq filter failed on an object that came or changed; `changed` follows, with the result `null`."""
 
     def filtered(self, seconds: float) -> None:
@@ -246,7 +246,9 @@ class _Monitor:
         self._call(lambda: self._listener.changed(change))
 
     def filter_failed(self, key: Key, error: str) -> None:
-        self._call(lambda: self._listener.filter_failed(*key, error))
+        assert self._resource is not None
+        about = ObjectKey(self._resource.api_version, self._resource.kind, *key)
+        self._call(lambda: self._listener.filter_failed(about, error))
 
     def filtered(self, seconds: float) -> None:
         self._call(lambda: self._listener.filtered(seconds))

@@ -247,8 +247,7 @@ class ModuleRunner:
         Raises:
             AddonOperatorError: a webhook cannot be withdrawn.
         """
-        await self._forget_hooks(self._registry.state(name))
-        self._drop_tasks(name)
+        await self._forget_hooks(name, self._registry.state(name))
 
     async def purge(self, release: str) -> None:
         """Uninstalls a release of ours whose module is gone.
@@ -263,16 +262,17 @@ class ModuleRunner:
         if module.has_hooks:
             loaded = await self._catalog.load(module.path / "hooks", module=module.name)
         if loaded.hooks != known.hooks:
-            await self._forget_hooks(state)
+            await self._forget_hooks(module.name, state)
         state.hooks = loaded
         for warning in set(loaded.warnings) - set(known.warnings):
             log.warning("files", module=module.name, reason=warning)
         for hook in state.hooks.hooks:
             self._metrics.bindings(module.name, hook.id.name, len(hook.config.bindings()))
 
-    async def _forget_hooks(self, state: ModuleState) -> None:
+    async def _forget_hooks(self, name: str, state: ModuleState) -> None:
         """Ends what the former hooks react to: files have changed, so everything of it begins anew."""
         former = _hooks(state)
+        self._drop_tasks(name)
         if state.watching or state.reacting:
             await self._reactions.stop(former)
             self._reactions.monitors.stop(hook.id for hook in former)

@@ -142,6 +142,9 @@ def numeric: . as $text | try number catch fail("\($text) is not a number");
 def labels:
   map(if test("=") then split("=") | {(.[0]): (.[1:] | join("="))} else fail("a label is LABEL=TEXT") end) | add // {};
 
+# Answers the field of warnings; each comes with a = in front, or jq would take "-x" for an option.
+def warnings: if . == [] then {} else {warnings: map(.[1:])} end;
+
 # Answers the name of the module whose values these are: l2LoadBalancer -> l2-load-balancer.
 def module_name:
   (keys_unsorted - ["global"])[0]

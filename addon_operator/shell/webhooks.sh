@@ -1,18 +1,40 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2016  # the variables in single quotes are those of jq
 # Answers to admission and conversion reviews. The last one given counts.
+#
+# --warning TEXT, as often as there are warnings: shown to whoever made the request, whatever the answer is.
 
-# admission::allow [PATCH]: PATCH is a JSON patch, for mutating bindings.
+# admission::allow [--warning TEXT]... [PATCH]: PATCH is a JSON patch, for mutating bindings.
 admission::allow() {
-  (($# <= 1)) || hook::_usage '[PATCH]' || return
+  local usage='[--warning TEXT]... [PATCH]'
+  local -a warnings=()
+  admission::_warnings "$@" || hook::_usage "$usage" || return
+  shift $((2 * ${#warnings[@]}))
+  (($# <= 1)) || hook::_usage "$usage" || return
   hook::_answer ADMISSION_RESPONSE_PATH --rawfile patch /dev/stdin \
-    '{allowed: true} + if $patch == "\n" then {} else {patch: ($patch | document | tojson | @base64)} end' <<<"${1-}"
+    '{allowed: true} + ($ARGS.positional | warnings)
+      + if $patch == "\n" then {} else {patch: ($patch | document | tojson | @base64)} end' \
+    --args "${warnings[@]/#/=}" <<<"${1-}"
 }
 
-# admission::deny MESSAGE
+# admission::deny [--warning TEXT]... MESSAGE
 admission::deny() {
-  (($# == 1)) || hook::_usage MESSAGE || return
-  hook::_answer ADMISSION_RESPONSE_PATH --arg message "$1" '{allowed: false, $message}'
+  local usage='[--warning TEXT]... MESSAGE'
+  local -a warnings=()
+  admission::_warnings "$@" || hook::_usage "$usage" || return
+  shift $((2 * ${#warnings[@]}))
+  (($# == 1)) || hook::_usage "$usage" || return
+  hook::_answer ADMISSION_RESPONSE_PATH --arg message "$1" \
+    '{allowed: false, $message} + ($ARGS.positional | warnings)' --args "${warnings[@]/#/=}"
+}
+
+# Adds the texts of all --warning to the caller's `warnings`.
+admission::_warnings() {
+  while [[ ${1-} == --warning ]]; do
+    (($# > 1)) || return
+    warnings+=("$2")
+    shift 2
+  done
 }
 
 # conversion::done [OBJECTS]: the converted objects, a JSON array, also on stdin; as many as were asked for.

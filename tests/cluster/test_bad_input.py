@@ -82,7 +82,9 @@ def test_all_that_is_wrong_on_disk_is_told_at_once(cluster: DevCluster, tmp_path
 GLOBAL_HOOKS = {
     "place.sh": configured("configVersion: v1\nbeforeHelm: 1\nafterDeleteHelm: 1"),
     "fails.sh": "#!/bin/bash\necho 'jq: command not found' >&2; exit 4\n",
-    "later.sh": configured("configVersion: v1\nkubernetes: [{kind: Pod}]\nschedule: [{crontab: '* * * * *'}]"),
+    "later.sh": configured(
+        "configVersion: v1\nkubernetes: [{kind: Pod}]\nschedule: [{crontab: '61 * * * *', includeSnapshotsFrom: [x]}]"
+    ),
     "shebang.sh": "#!/no/such/shell\n",
     "unknown.sh": configured("configVersion: v1\nonStartup: 1\nonstartup: 2\nsettings: {timeout: 5, burst: 1}"),
     "version.sh": configured("configVersion: v7\nonStartup: 1"),
@@ -92,7 +94,9 @@ GLOBAL_HOOKS = {
 
 GLOBAL_HOOK_ERRORS = """\
 global hook fails.sh: --config ended with exit code 4: jq: command not found
-global hook later.sh: not served by this version of the operator: schedule, kubernetes
+global hook later.sh: bad configuration:
+  - schedule[0].crontab: [61 * * * *] is not acceptable, out of range
+  - schedule[0].includeSnapshotsFrom: 'x' binding name not found
 global hook place.sh: bad configuration:
   - beforeHelm: not possible in a global hook, only in a module hook
   - afterDeleteHelm: not possible in a global hook, only in a module hook
@@ -229,7 +233,8 @@ def test_a_bad_hook_of_a_module_concerns_that_module(cluster: DevCluster, tmp_pa
         assert failure(made, "bad").splitlines() == [
             "hook hooks/place.sh of module bad: bad configuration:",
             "  - beforeAll: not possible in a module hook, only in a global hook",
-            "hook hooks/sub/later.sh of module bad: not served by this version of the operator: schedule",
+            "hook hooks/sub/later.sh of module bad: bad configuration:",
+            "  - schedule[0].crontab: unknown shortcut '@noon'",
         ]
         assert made.modules()["good"]["state"] == "ready"
         assert made.revisions("bad") == {}

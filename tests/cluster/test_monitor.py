@@ -19,7 +19,7 @@ from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient, RequestStat
 from addon_operator.kube.discovery import Discovery
 from addon_operator.kube.monitor import Change, Monitor, Monitors, WatchSpec
-from addon_operator.kube.refs import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, Resource
+from addon_operator.kube.refs import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, ObjectKey, Resource
 
 NAMESPACES = Resource("", "v1", "Namespace", "namespaces", False)
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "Role", "roles", True)
@@ -41,8 +41,8 @@ class Heard:
         self.changes.append(change)
         self._more.set()
 
-    def filter_failed(self, namespace: str, name: str, error: str) -> None:
-        self.failures.append((namespace, name, error))
+    def filter_failed(self, about: ObjectKey, error: str) -> None:
+        self.failures.append((about.namespace, about.name, error))
 
     def filtered(self, seconds: float) -> None:
         assert seconds >= 0

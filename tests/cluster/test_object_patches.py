@@ -13,12 +13,14 @@ import pytest
 import yaml
 
 from addon_operator import jsondoc
+from addon_operator.devcluster import DevCluster
 from addon_operator.errors import KubeError
 from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.patch_ops import parse
 from addon_operator.kube.patcher import ObjectPatcher
 from addon_operator.kube.refs import CONFIG_MAPS, Resource
+from tests.cluster.operator import eventually, noting_hook, operator
 
 SERVICES = Resource("", "v1", "Service", "services", True)
 SERVICE_ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts", True)
@@ -495,3 +497,26 @@ async def test_refusal_by_a_quota_is_not_taken_for_a_missing_permission(site: Si
     error = await failure(site, {"operation": "Create", "object": service(site, "10.0.0.1")})
     assert "exceeded quota" in str(error)
     assert "missing permission" not in str(error)
+
+
+def test_a_failed_hook_may_still_tell_in_a_status(cluster: DevCluster, tmp_path: Path) -> None:
+    """Source: contract.md 2.4, 2.6 (ignoreHookError)."""
+    status = {"conditions": [{"type": "Ready", "status": "False", "reason": "HookFailed", "message": "",
+                              "lastTransitionTime": "2026-01-01T00:00:00Z"}]}  # fmt: skip
+    patches = [
+        {"operation": "MergePatch", "kind": "Service", "namespace": "NS", "name": "told", "subresource": "/status",
+         "ignoreHookError": True, "mergePatch": {"status": status}},
+        {"operation": "MergePatch", "kind": "Service", "namespace": "NS", "name": "told",
+         "mergePatch": {"metadata": {"labels": {"touched": "yes"}}}},
+    ]  # fmt: skip
+    with operator(cluster, tmp_path) as made:
+        lines = "\n".join(json.dumps(patch) for patch in patches).replace("NS", made.namespace)
+        made.kubectl("-n", made.namespace, "create", "service", "clusterip", "told", "--tcp=80")
+        made.files({"modules/values.yaml": "labEnabled: true\n"})
+        body = f"cat >\"$KUBERNETES_PATCH_PATH\" <<'END'\n{lines}\nEND\nexit 3"
+        made.module("lab", {"hooks/lab.sh": noting_hook("lab", "beforeHelm: 1", body)})
+        made.start()
+        eventually(lambda: "ended with exit code 3" in str(made.modules()["lab"]["lastError"]))
+        service = json.loads(made.kubectl("-n", made.namespace, "get", "service", "told", "-o", "json"))
+        assert service["status"]["conditions"][0]["reason"] == "HookFailed"
+        assert "touched" not in service["metadata"].get("labels", {})

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes a certificate authority once and keeps it: a config patch is written to the ConfigMap, so the authority is
-# still there after a restart. A new one is made when the old one has less than 30 days left.
+# still there after a restart. A new one is made when the old one has less than 30 days left: every night the hook looks
+# by itself, and what it changes makes the module run.
 # Whoever may read the ConfigMap may read the key; for a production authority keep the key in a Secret instead.
 set -euo pipefail
 
@@ -8,6 +9,9 @@ if [[ ${1:-} == --config ]]; then
   cat <<'YAML'
 configVersion: v1
 beforeHelm: 10
+schedule:
+  - name: every night
+    crontab: TZ=UTC 17 3 * * *
 YAML
   exit 0
 fi

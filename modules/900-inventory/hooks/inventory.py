@@ -1,58 +1,63 @@
 #!/usr/bin/env python3
-"""Keeps a ConfigMap `platform-inventory` that says which modules are on, and removes it with the module.
+"""Keeps a ConfigMap `platform-inventory`: which modules are on, and how many Pods of each workload are ready.
 
 A module needs no chart: hooks run all the same, and beforeHelm means "at every run of the module".
 """
 
 from __future__ import annotations
 
-import json
 import os
-import sys
-from pathlib import Path
-from typing import Any
 
-CONFIG = {"configVersion": "v1", "beforeHelm": 10, "afterDeleteHelm": 10}
+from addon_operator.sdk import AfterDeleteHelm, AtPoint, BeforeHelm, Context, Kubernetes, Settings, hook
+
+NAMESPACE = os.environ["ADDON_OPERATOR_NAMESPACE"]
 NAME = "platform-inventory"
 
 
-def read(variable: str) -> Any:
-    """Reads one of the files that the operator hands over."""
-    return json.loads(Path(os.environ[variable]).read_bytes())
+def workloads(name: str, kind: str, ready: str) -> Kubernetes:
+    """Watches the workloads of the platform; those of all kinds are one group, with one context for whatever happens.
+
+    A queue of its own, and nobody waits for it: the inventory must not hold up the platform.
+    """
+    return Kubernetes(
+        name,
+        kind=kind,
+        namespaces=[NAMESPACE],
+        label_selector={"matchLabels": {"app.kubernetes.io/managed-by": "Helm"}},
+        jq_filter=f'"\\(.kind) \\(.metadata.name): \\({ready} // 0) of \\(.spec.replicas // 1) ready"',
+        keep_full_objects=False,
+        queue="inventory",
+        wait_for_synchronization=False,
+        group="workloads",
+    )
 
 
-def keep(values: dict[str, Any]) -> dict[str, Any]:
-    """Makes the operation that writes the inventory."""
-    return {
-        "operation": "CreateOrUpdate",
-        "object": {
+@hook(
+    BeforeHelm(10),
+    AfterDeleteHelm(10),
+    workloads("deployments", "Deployment", ".status.readyReplicas"),
+    workloads("stateful sets", "StatefulSet", ".status.readyReplicas"),
+    # A roll-out changes workloads many times: one run in five seconds shows it, too.
+    settings=Settings(min_interval="5s", burst=1),
+)
+def main(ctx: Context) -> None:
+    """Writes the inventory, or removes it with the module."""
+    if ctx.bindings[-1] == AtPoint("afterDeleteHelm"):
+        ctx.kube.delete("ConfigMap", NAME, namespace=NAMESPACE)
+        return
+    lines = [str(item.filter_result) for name in ("deployments", "stateful sets") for item in ctx.snapshots[name]]
+    ctx.kube.create_or_update(
+        {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {"name": NAME, "namespace": os.environ["ADDON_OPERATOR_NAMESPACE"]},
+            "metadata": {"name": NAME, "namespace": NAMESPACE},
             "data": {
-                "kubernetesVersion": values["global"]["discovery"]["kubernetesVersion"],
-                "modules": "\n".join(values["global"]["enabledModules"]),
+                "kubernetesVersion": ctx.values.expect("global.discovery.kubernetesVersion", str),
+                "modules": "\n".join(map(str, ctx.values.expect("global.enabledModules", list))),
+                "workloads": "\n".join(lines),
             },
-        },
-    }
-
-
-def remove() -> dict[str, Any]:
-    """Makes the operation that removes it; an object that is gone already is no error."""
-    namespace = os.environ["ADDON_OPERATOR_NAMESPACE"]
-    return {"operation": "Delete", "apiVersion": "v1", "kind": "ConfigMap", "namespace": namespace, "name": NAME}
-
-
-def main() -> None:
-    """Answers --config, or handles the events that the operator hands over in one run, in order."""
-    if sys.argv[1:] == ["--config"]:
-        sys.stdout.write(json.dumps(CONFIG))
-        return
-    operations = [
-        remove() if context["binding"] == "afterDeleteHelm" else keep(read("VALUES_PATH"))
-        for context in read("BINDING_CONTEXT_PATH")
-    ]
-    Path(os.environ["KUBERNETES_PATCH_PATH"]).write_text("\n".join(map(json.dumps, operations)), encoding="utf-8")
+        }
+    )
 
 
 if __name__ == "__main__":

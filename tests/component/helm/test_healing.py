@@ -65,9 +65,7 @@ class Api:
     async def server_version(self) -> str:
         return "v1.36.0"
 
-    async def stream(
-        self, path: str, *, query: Mapping[str, str], **_options: object
-    ) -> AsyncGenerator[bytes, None]:
+    async def stream(self, path: str, *, query: Mapping[str, str], **_options: object) -> AsyncGenerator[bytes, None]:
         if "sendInitialEvents" in query:
             raise KubeError("lists are not streamed", status=422, reason="Invalid")
         lines = asyncio.Queue[bytes]()

@@ -98,7 +98,8 @@ async def test_all_errors_of_all_hooks_are_shown(engine: HookEngine, write_hook:
         "  - beforeAll: must be an integer, not a string",
         "  - y: unknown field",
         "global hook hooks/b.sh: --config ended with exit code 1: trouble",
-        "global hook hooks/d.sh: not served by this version of the operator: schedule",
+        "global hook hooks/d.sh: bad configuration:",
+        "  - schedule[0].crontab: unknown shortcut '@often'",
     ]
 
 

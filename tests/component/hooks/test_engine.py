@@ -14,7 +14,7 @@ from structlog.testing import LogCapture
 
 from addon_operator.errors import BadReply, HookConfigError, HookFailed, HookTimedOut, HookUnreachable
 from addon_operator.hooks.bindings import HookConfig, Lifecycle
-from addon_operator.hooks.call import EnabledAnswer, HookCall, HookId, HookResult
+from addon_operator.hooks.call import EnabledAnswer, HookCall, HookId, HookResult, Response
 from addon_operator.hooks.engine import HookEngine
 from addon_operator.jsondoc import JsonValue
 from addon_operator.values.patches import Operation
@@ -106,6 +106,37 @@ async def test_environment_and_directory(
     hook = write_hook(f'echo "$OPERATOR_SETTING $(pwd) $# ${{CONVERSION_RESPONSE_PATH-none}}" > {seen}')
     await _run(make_engine(OPERATOR_SETTING="on"), hook)
     assert seen.read_text() == f"on {Path.cwd()} 0 none\n"
+
+
+@pytest.mark.parametrize(
+    ("response", "variables"),
+    [
+        ("admission", ["ADMISSION_RESPONSE_PATH", "VALIDATING_RESPONSE_PATH"]),
+        ("conversion", ["CONVERSION_RESPONSE_PATH"]),
+        (None, []),
+    ],
+)
+async def test_an_answer_for_the_api_server(
+    engine: HookEngine, write_hook: WriteHook, response: Response | None, variables: list[str]
+) -> None:
+    hook = write_hook(
+        """
+        compgen -v | grep RESPONSE_PATH > $METRICS_PATH
+        for variable in $(cat $METRICS_PATH); do echo -n "$variable " >> ${!variable}; done
+        """
+    )
+    call = HookCall(HOOK, hook, (b"[]",), VALUES, CONFIG_VALUES, 60, response=response)
+    effects = (await engine.run(call)).effects
+    assert effects.metrics.decode().split() == variables
+    assert effects.response.decode().split() == variables  # one file, whatever it is called
+
+
+async def test_contexts_of_many_megabytes(engine: HookEngine, write_hook: WriteHook) -> None:
+    piece = b'{"object":"' + b"x" * 2**20 + b'"}'
+    contexts = (b"[", piece, b",", piece, b"]")
+    hook = write_hook("wc -c < $BINDING_CONTEXT_PATH > $METRICS_PATH; jq length $BINDING_CONTEXT_PATH >> $METRICS_PATH")
+    effects = (await engine.run(HookCall(HOOK, hook, contexts, VALUES, CONFIG_VALUES, 60))).effects
+    assert effects.metrics.decode().split() == [str(sum(map(len, contexts))), "2"]
 
 
 async def test_files_are_kept_on_demand(

@@ -180,7 +180,7 @@ def test_an_event_carries_what_the_monitor_saw() -> None:
 
     clock.run(main())
     assert heard == [
-        ObjectEvent(PODS, "Modified", b'{"kind":"Pod"}', b'"r"', kind="Pod", namespace="ns", name="a"),
+        ObjectEvent(PODS, "Modified", b'{"name":"a"}', b'"r"', kind="Pod", namespace="ns", name="a"),
     ]  # fmt: skip
 
 
@@ -438,15 +438,15 @@ def test_a_failing_filter_is_visible_but_people_are_told_once_a_minute(log: LogC
     async def scenario(bench: Bench) -> None:
         bench.monitors.start(hook(PODS, NODES))
         for _ in range(4):
-            bench["pods"].listener.filter_failed("ns", "a", "cannot index number")
+            bench["pods"].listener.filter_failed(ObjectKey("v1", "Pod", "ns", "a"), "cannot index number")
             await asyncio.sleep(29)
-        bench["nodes"].listener.filter_failed("", "n", "cannot index number")
+        bench["nodes"].listener.filter_failed(ObjectKey("v1", "Node", "", "n"), "cannot index number")
 
     bench = play(scenario)
     assert bench.samples("kube_jq_filter_errors_total") == {("pods", "hooks/x", "m"): 4, ("nodes", "hooks/x", "m"): 1}
     assert [(str(about), reason) for about, reason, _ in bench.warned] == [
-        (str(ObjectKey("", "Pod", "ns", "a")), "JqFilterFailed"),
-        (str(ObjectKey("", "Pod", "ns", "a")), "JqFilterFailed"),
+        (str(ObjectKey("v1", "Pod", "ns", "a")), "JqFilterFailed"),
+        (str(ObjectKey("v1", "Pod", "ns", "a")), "JqFilterFailed"),
         (str(ObjectKey("v1", "Node", "", "n")), "JqFilterFailed"),
     ]
     assert bench.warned[0][2] == "hook hooks/x of module m, binding pods, kubernetes[0].jqFilter: cannot index number"

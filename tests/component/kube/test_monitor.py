@@ -18,7 +18,7 @@ from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.discovery import Discovery
 from addon_operator.kube.monitor import Change, Monitor, Monitors, WatchSpec
-from addon_operator.kube.refs import CONFIG_MAPS, Resource
+from addon_operator.kube.refs import CONFIG_MAPS, ObjectKey, Resource
 from tests.fakes import clock
 
 WIDGETS = Resource("example.com", "v1", "Widget", "widgets", True)
@@ -136,8 +136,8 @@ class Heard:
         if self.fails:
             raise RuntimeError("a bug in a listener")
 
-    def filter_failed(self, namespace: str, name: str, error: str) -> None:
-        self.failures.append((namespace, name, error))
+    def filter_failed(self, about: ObjectKey, error: str) -> None:
+        self.failures.append((about.namespace, about.name, error))
 
     def filtered(self, _seconds: float) -> None:
         self.runs += 1

@@ -64,7 +64,7 @@ class ScriptedEngine(HookEngine):
     """Hooks whose file holds their configuration, and whose runs do what they are told, or nothing.
 
     Attributes:
-        runs: hook and the contexts that it was shown, as `binding` or `binding: event name`.
+        runs: hook and the contexts that it was shown, as `binding`, `binding: type` or `binding: event object`.
         answers: hook -> what its next runs do.
     """
 
@@ -143,9 +143,7 @@ class Bench:
         self.registry.replace_modules(scan.modules)
         self.store.replace_modules(scan.sections)
         self.queues = QueueSet(self._handle, retry=RetryPolicy(5.0, 30.0))
-        self.intake = Intake(
-            queues=self.queues, registry=self.registry, ticks_count=lambda: self.converge.progress.first_done.is_set()
-        )
+        self.intake = Intake(queues=self.queues, registry=self.registry, ticks_count=self._first_converge_is_done)
         self.monitors = HookMonitors(
             self.fakes, self.metrics, on_event=self.intake.object_changed, on_listed=self.intake.listed_late,
             warn=lambda *_: None,
@@ -156,7 +154,8 @@ class Bench:
         config = cast("OperatorConfig", None)
         hooks = HookRuns(
             engine=self.engine, store=self.store, config=config, patcher=cast("ObjectPatcher", None),
-            metrics=self.metrics, enabled_modules=lambda: self.registry.enabled, items=self.monitors.items, timeout_s=60,
+            metrics=self.metrics, enabled_modules=lambda: self.registry.enabled, items=self.monitors.items,
+            timeout_s=60,
         )  # fmt: skip
         enablement = Enablement(
             registry=self.registry, store=self.store, engine=self.engine, config=empty_document, config_name=""
@@ -178,6 +177,9 @@ class Bench:
             enablement=enablement, workers=4,
         )  # fmt: skip
         self.queues.main.add_tail(startup_tasks(self.global_hooks))
+
+    def _first_converge_is_done(self) -> bool:
+        return self.converge.progress.first_done.is_set()
 
     async def _handle(self, task: Task, queue: str) -> Outcome:
         self.tasks.append(describe(task, queue=queue))
@@ -342,7 +344,7 @@ def test_what_a_synchronization_is_not_shown_follows_as_events(play: Play) -> No
         await bench.rest()
 
     bench = play({"alpha/x": SEE_PODS}, steps, answers={"alpha/x": [Answer(lasts_s=5)]})
-    assert bench.engine.runs[1:] == [("alpha/x", "pods: Added, pods: Deleted")]
+    assert bench.engine.runs[1:] == [("alpha/x", "pods: Added a, pods: Deleted b")]
 
 
 def test_a_failing_synchronization_is_tried_again_and_holds_its_events(play: Play) -> None:
@@ -353,7 +355,7 @@ def test_a_failing_synchronization_is_tried_again_and_holds_its_events(play: Pla
 
     bench = play({"alpha/x": SEE_PODS}, steps, answers={"alpha/x": [Answer(fails=True)]})
     assert bench.engine.runs == [
-        ("alpha/x", "pods: Synchronization"), ("alpha/x", "pods: Synchronization"), ("alpha/x", "pods: Added"),
+        ("alpha/x", "pods: Synchronization"), ("alpha/x", "pods: Synchronization"), ("alpha/x", "pods: Added a"),
     ]  # fmt: skip
 
 
@@ -420,7 +422,7 @@ def test_a_late_synchronization_does_not_wait_behind_the_run_that_waits_for_it(p
         ("alpha/x", "beforeHelm"),
         ("alpha/y", "widgets: Synchronization"),
         ("alpha/x", "beforeHelm"),
-        ("alpha/y", "widgets: Added"),
+        ("alpha/y", "widgets: Added w"),
     ]
 
 
@@ -448,7 +450,7 @@ def test_a_hook_that_must_not_run_often_gets_what_has_gathered(play: Play) -> No
 
     throttled = f"settings: {{executionMinInterval: 30s, executionBurst: 1}}\n{SEE_PODS}"
     bench = play({"alpha/x": throttled}, steps)
-    assert bench.engine.runs[1:] == [("alpha/x", "pods: Added"), ("alpha/x", "pods: Added, pods: Added")]
+    assert bench.engine.runs[1:] == [("alpha/x", "pods: Added a"), ("alpha/x", "pods: Added b, pods: Added c")]
 
 
 def test_a_disabled_module_ends_what_its_hooks_react_to(play: Play) -> None:
@@ -464,7 +466,7 @@ def test_a_disabled_module_ends_what_its_hooks_react_to(play: Play) -> None:
 
     hooks = {"global/x": SEE_PODS, "alpha/y": "kubernetes: [{name: services, kind: Service}]\nafterDeleteHelm: 1"}
     bench = play(hooks, steps, answers={"global/x": [Answer(), Answer((off,))]})
-    assert bench.engine.runs[2:] == [("global/x", "pods: Added"), ("alpha/y", "afterDeleteHelm")]
+    assert bench.engine.runs[2:] == [("global/x", "pods: Added a"), ("alpha/y", "afterDeleteHelm")]
 
 
 def test_a_hook_whose_file_changes_begins_anew(play: Play) -> None:
@@ -483,5 +485,5 @@ def test_a_hook_whose_file_changes_begins_anew(play: Play) -> None:
         ("alpha/x", "pods: Synchronization"),
         ("alpha/x", "nodes: Synchronization"),
         ("alpha/x", "beforeHelm"),
-        ("alpha/x", "nodes: Added"),
+        ("alpha/x", "nodes: Added n"),
     ]

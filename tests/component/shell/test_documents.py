@@ -22,10 +22,9 @@ VALUES: JsonObject = {"global": {"discovery": {"nodeCount": 3}}, "myModule": {"m
 ENVIRONMENT = {"ADDON_OPERATOR_SHELL_LIB": str(LIBRARY), "ADDON_OPERATOR_NAMESPACE": "ns"}
 
 
-def _example(language: str) -> str:
-    found = re.search(rf"```{language}\n(.*?)```", TEXT, re.DOTALL)
-    assert found is not None
-    return found[1].replace("#!/usr/bin/env python3", f"#!{sys.executable}")
+def _example(language: str, number: int = 0) -> str:
+    found = re.findall(rf"```{language}\n(.*?)```", TEXT, re.DOTALL)
+    return str(found[number]).replace("#!/usr/bin/env python3", f"#!{sys.executable}")
 
 
 def _check(config: HookRun, run: HookRun, deleted: str) -> None:
@@ -43,6 +42,18 @@ def test_bash_example(bench: HookBench) -> None:
     contexts: list[JsonObject] = [{"binding": "beforeHelm", "snapshots": {}}, {"binding": "afterDeleteHelm"}]
     run = bench.run(hook, contexts=contexts, values=VALUES, environment=ENVIRONMENT)
     _check(config, run, "ns/ConfigMap/my-module-state")
+
+
+def test_reacting_example(bench: HookBench) -> None:
+    hook = bench.write("reacting.sh", _example("bash", 1))
+    config = bench.run(hook, "--config", environment=ENVIRONMENT)
+    (binding,) = bindings.parse_config(config.stdout, scope="module", hook=HookId("my-module", "hooks/x")).kubernetes
+    snapshots: JsonObject = {binding.name: [{"filterResult": True}, {"filterResult": False}, {"filterResult": True}]}
+    event: JsonObject = {"type": "Event", "watchEvent": "Added", "object": {}}
+    contexts: list[JsonObject] = [{"binding": binding.name, "snapshots": snapshots, **event}]
+    run = bench.run(hook, contexts=contexts, values=VALUES, environment=ENVIRONMENT)
+    assert (run.code, run.stderr) == (0, "")
+    assert [(one.path, one.value) for one in run.patch()] == [("/myModule/internal", {"readyNodes": 2})]
 
 
 def test_python_example(bench: HookBench) -> None:

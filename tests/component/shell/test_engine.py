@@ -10,7 +10,6 @@ import pytest
 
 from addon_operator.hooks.call import HookCall, HookId
 from addon_operator.hooks.engine import HookEngine
-from addon_operator.jsondoc import JsonObject
 from addon_operator.values.patches import Operation
 from tests.component.shell.bench import VALUES, HookBench
 from tests.component.shell.conftest import LIBRARY
@@ -57,7 +56,7 @@ async def test_hook(bench: HookBench, tmp_path: Path, name: str, text: str) -> N
     hook, path = HookId("my-module", f"hooks/{name}"), bench.write(name, text)
     config = await engine.configure(path, hook, "module")
     assert config.order("beforeHelm") == 10
-    contexts: tuple[JsonObject, ...] = ({"binding": "beforeHelm", "snapshots": {}},)
+    contexts = (b'[{"binding":"beforeHelm","snapshots":{}}]',)
     effects = (await engine.run(HookCall(hook, path, contexts, VALUES, {"global": {}, "myModule": {}}, 60))).effects
     assert effects.values_patch == (Operation("add", "/myModule/name", "my-module"),)
     assert effects.config_patch == (Operation("add", "/myModule/kept", "ü"),)

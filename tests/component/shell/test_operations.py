@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -136,6 +137,16 @@ ADMISSION, CONVERSION = "ADMISSION_RESPONSE_PATH", "CONVERSION_RESPONSE_PATH"
 ANSWERS: dict[str, tuple[str, str, JsonValue]] = {
     "allow": ("admission::allow", ADMISSION, {"allowed": True}),
     "deny": ("admission::deny 'no \"way\"'", ADMISSION, {"allowed": False, "message": 'no "way"'}),
+    "allow with warnings": (
+        "admission::allow --warning 'one ü' --warning -x",
+        ADMISSION,
+        {"allowed": True, "warnings": ["one ü", "-x"]},
+    ),
+    "deny with a warning": (
+        "admission::deny --warning 2>/dev/null || admission::deny --warning w no",
+        ADMISSION,
+        {"allowed": False, "message": "no", "warnings": ["w"]},
+    ),
     "last one": ("admission::deny no; admission::allow", ADMISSION, {"allowed": True}),
     "done": (
         "context::jq .review.request.objects | conversion::done",
@@ -153,8 +164,10 @@ def test_answers(run_handler: RunHandler, body: str, variable: str, answer: Json
 
 
 def test_answer_with_patch(run_handler: RunHandler) -> None:
-    answer = run_handler("""admission::allow '[{"op": "add", "path": "/a", "value": "ü"}]'""").answer(ADMISSION)
+    body = """admission::allow --warning w '[{"op": "add", "path": "/a", "value": "ü"}]'"""
+    answer = run_handler(body).answer(ADMISSION)
     assert isinstance(answer, dict)
+    assert answer["warnings"] == ["w"]
     assert json.loads(base64.b64decode(str(answer["patch"]))) == [{"op": "add", "path": "/a", "value": "ü"}]
 
 
@@ -163,8 +176,8 @@ def test_the_command_names_the_library() -> None:
     assert (result.exit_code, result.output) == (0, f"{LIBRARY}\n")
 
 
-@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
 def test_shellcheck() -> None:
     parts = sorted(LIBRARY.parent.glob("*.sh"))
-    done = subprocess.run(["shellcheck", "-x", *parts], capture_output=True, text=True, check=False)
+    shellcheck = Path(sys.executable).parent / "shellcheck"
+    done = subprocess.run([shellcheck, "-x", *parts], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")

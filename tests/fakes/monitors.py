@@ -1,0 +1,82 @@
+"""Stands in for everything that watches the API server: each monitor does what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+
+from addon_operator.kube.monitor import Change, Listener, Monitors, WatchSpec
+from addon_operator.kube.snapshot import ChangeKind, Item
+
+
+class FakeMonitor:
+    """What one binding watches; empty and not listed at first.
+
+    Attributes:
+        snapshot: what `items` gives while it runs.
+    """
+
+    def __init__(self, spec: WatchSpec, listener: Listener, title: str) -> None:
+        self.spec, self.listener, self.title = spec, listener, title
+        self.snapshot: list[Item] = []
+        self.listed = self.stopped = False
+        self.blocked_reason: str | None = None
+        self._settled, self._listed = asyncio.Event(), asyncio.Event()
+
+    async def settled(self) -> None:
+        await self._settled.wait()
+
+    async def wait_listed(self) -> None:
+        await self._listed.wait()
+
+    def items(self) -> list[Item]:
+        return self.snapshot if self.listed and not self.stopped else []
+
+    def stats(self) -> tuple[int, int]:
+        return len(self.snapshot), sum(len(item.object or b"") for item in self.snapshot)
+
+    def stop(self) -> None:
+        self.stopped = True
+        self._settled.set()
+        self._listed.set()
+
+    def list(self) -> None:
+        """Everything is listed, and nothing is wrong any more."""
+        self.listed = True
+        self._listed.set()
+        self.block(None)
+
+    def block(self, reason: str | None) -> None:
+        """Somebody has to mend something, or has."""
+        if reason != self.blocked_reason:
+            self.blocked_reason = reason
+            self.listener.blocked(reason)
+        if self.listed or reason is not None:
+            self._settled.set()
+        else:
+            self._settled.clear()
+
+    def change(self, kind: ChangeKind, name: str, result: bytes | None = None) -> None:
+        """Something happens to an object."""
+        self.listener.changed(Change(kind, b'{"name":"%s"}' % name.encode(), result, "ns", name, "Pod"))
+
+
+class FakeMonitors(Monitors):
+    """Gives each binding a fake.
+
+    Attributes:
+        started: by title, the newest of each.
+        lists_at_once: whether they are listed from the beginning.
+    """
+
+    def __init__(self, *, lists_at_once: bool = True) -> None:
+        self.started: dict[str, FakeMonitor] = {}
+        self.lists_at_once = lists_at_once
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+    def start(self, spec: WatchSpec, listener: Listener, *, title: str) -> FakeMonitor:
+        monitor = self.started[title] = FakeMonitor(spec, listener, title)
+        if self.lists_at_once:
+            monitor.list()
+        return monitor
