@@ -19,9 +19,10 @@ COPY pyproject.toml README.md LICENSE ./
 COPY addon_operator addon_operator
 RUN pip install --no-cache-dir --no-deps . \
     && shell=$(dirname "$(addon-operator shell-lib)") && mkdir -p /frameworks /framework \
-    && ln -s "$shell/shell_lib.sh" /shell_lib.sh && ln -s "$shell" /frameworks/shell && ln -s "$shell" /framework/shell \
+    && cp -r "$shell" /frameworks/shell && cp -r "$shell" /framework/shell \
     && mkdir -p /modules /global-hooks /var/run/addon-operator /tmp/addon-operator \
     && chown 65532:65532 /var/run/addon-operator /tmp/addon-operator
+COPY image/shell_lib.sh /shell_lib.sh
 WORKDIR /
 USER 65532:65532
 ENV MODULES_DIR=/modules \

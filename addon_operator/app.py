@@ -1,8 +1,8 @@
 """The composition root: builds all parts from the settings, starts them in order, stops them in reverse.
 
-Start: HTTP server (not ready) -> API server -> what is on disk, global hooks' configuration -> ConfigMap -> releases ->
-debug socket -> queues. Stop: not ready -> no new work; the running hook gets SIGTERM, a helm in flight may finish ->
-sockets. Source: contract.md 3.1, design.md 4.
+Start: HTTP server (not ready) -> API server -> what is on disk, global hooks' configuration and monitors -> ConfigMap
+-> releases -> debug socket -> webhooks of former runs go -> queues. Stop: not ready -> no new work; the running hook
+gets SIGTERM, a helm in flight may finish -> sockets. Source: contract.md 3.1, design.md 4.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from addon_operator.errors import AddonOperatorError, InvariantBroken, SettingsE
 from addon_operator.helm.binary import find_helm
 from addon_operator.helm.client import HelmClient
 from addon_operator.helm.cluster import Cluster
+from addon_operator.hooks.bindings import MAIN_QUEUE
 from addon_operator.hooks.catalog import HookCatalog, global_root
 from addon_operator.hooks.engine import HookEngine
 from addon_operator.kube import events
@@ -55,6 +56,7 @@ SHELL_LIB = Path(__file__).parent / "shell" / "shell_lib.sh"
 _LIVE_TICK_S = 10.0
 _SYNC_WITHIN_S = 60.0
 _NOTED_WITHIN_S = 5.0
+_RUN_DRY_WITHIN_S = 30.0
 _ONCE_FAILURES = 3
 
 
@@ -312,6 +314,9 @@ class Operator:
                     start(parts.webhooks.run(), "webhooks")
                     start(_clear_conversions(done, parts.webhooks), "conversions that nobody serves")
                     status = await self._first_converge(done) if once else await _for_ever()
+                    if status == 0:
+                        await self._run_dry()
+                    await parts.reactions.withdraw_all()
             finally:
                 await _within(_NOTED_WITHIN_S, parts.deployment.settle())
                 await parts.deployment.close()
@@ -330,6 +335,13 @@ class Operator:
             for wait in waits:
                 wait.cancel()
         return 0 if done.is_set() else 1
+
+    async def _run_dry(self) -> None:
+        """Gives hooks in named queues the time to end what the first converge has led to."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_RUN_DRY_WITHIN_S):
+                while any(len(queue) for queue in self._queues.all()):  # noqa: ASYNC110 -- once, before the end
+                    await asyncio.sleep(0.05)
 
     async def _tick(self) -> None:
         while True:
@@ -354,6 +366,8 @@ class Operator:
             queue=attempt.queue,
             seconds=attempt.waited_s,
         )
+        if attempt.queue != MAIN_QUEUE:
+            return
         if attempt.ok:
             self._failures.pop(attempt.task.id, None)
             if isinstance(payload, Converge) and payload.phase is ConvergePhase.WAIT_AFTER_ALL:

@@ -86,6 +86,7 @@ class Parts:
     monitors: HookMonitors
     cron: Cron
     webhooks: WebhookHost
+    reactions: Reactions
     deployment: ModuleDeployment
     converge: ConvergeHandler
     handlers: Handlers
@@ -170,7 +171,7 @@ def assemble(given: Foundation, *, warn: Warn, on_refused: Callable[[AddonOperat
     cron = Cron()
     webhooks = WebhookHost(
         client,
-        reviewer=HookReviewer(hooks=hooks, find_hook=find_hook, metrics=metrics),
+        reviewer=HookReviewer(hooks=hooks, find_hook=find_hook, on_changes=intake.values_changed, metrics=metrics),
         settings=_webhook_settings(chosen),
     )
     reactions = Reactions(monitors=monitors, cron=cron, webhooks=webhooks, on_tick=intake.ticked)
@@ -180,6 +181,7 @@ def assemble(given: Foundation, *, warn: Warn, on_refused: Callable[[AddonOperat
         hooks=hooks,
         reactions=reactions,
         drop_tasks=intake.drop_module,
+        end_tasks=intake.end_module,
         store=store,
         deployment=deployment,
         crds=CrdInstaller(
@@ -236,6 +238,7 @@ def assemble(given: Foundation, *, warn: Warn, on_refused: Callable[[AddonOperat
         monitors=monitors,
         cron=cron,
         webhooks=webhooks,
+        reactions=reactions,
         deployment=deployment,
         converge=converge,
         handlers=handlers,

@@ -82,6 +82,11 @@ class ValuesRejected(AddonOperatorError):
 class HookError(AddonOperatorError):
     """One run of a hook went wrong."""
 
+    @property
+    def brief(self) -> str:
+        """What may be told to anybody: without what the hook itself has printed."""
+        return str(self)
+
 
 class HookFailed(HookError):
     """The hook ended with a non-zero exit code or by a signal.
@@ -90,13 +95,28 @@ class HookFailed(HookError):
         object_patch: what it left in `KUBERNETES_PATCH_PATH`, part of which may be meant for this case.
     """
 
-    def __init__(self, message: str, *, object_patch: bytes = b"") -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, stderr: str = "", object_patch: bytes = b"") -> None:
+        super().__init__(message + stderr)
+        self._message = message
         self.object_patch = object_patch
+
+    @property
+    def brief(self) -> str:
+        """What may be told to anybody."""
+        return self._message
 
 
 class HookTimedOut(HookError):
     """The hook was killed at its deadline."""
+
+    def __init__(self, message: str, *, stderr: str = "") -> None:
+        super().__init__(message + stderr)
+        self._message = message
+
+    @property
+    def brief(self) -> str:
+        """What may be told to anybody."""
+        return self._message
 
 
 class BadReply(HookError):

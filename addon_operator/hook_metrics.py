@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import TypeAlias
 
 from prometheus_client import Metric
@@ -32,15 +32,15 @@ class _HookFamily:
     """One metric that hooks make.
 
     Attributes:
-        label_names: those that hooks give themselves; all series of the metric have the same ones.
+        label_names: all that its series ever had; a series shows those that it does not have as empty.
         declared_by: the hook that brought it, for messages.
-        series: all labels -> series.
+        series: labels -> series. Labels that are empty are left out: for Prometheus they are as good as none.
     """
 
     name: str
     kind: SeriesKind
     buckets: tuple[float, ...]
-    label_names: tuple[str, ...]
+    label_names: frozenset[str]
     declared_by: str
     series: dict[LabelPairs, _Series]
 
@@ -66,8 +66,8 @@ class HookMetrics(Collector):
         """Answers whether `apply` would succeed now; changes nothing.
 
         Raises:
-            MetricsError: a name that the operator uses, or a metric of another type, other buckets or other label
-                names than the one that exists; all of them.
+            MetricsError: a name that the operator uses, or a metric of another type or with other buckets than the one
+                that exists; all of them.
         """
         self._after(operations, module, hook)
 
@@ -84,8 +84,9 @@ class HookMetrics(Collector):
         for name in sorted(self._families):
             family = self._families[name]
             metric = Metric(name, name, family.kind)
+            empty = dict.fromkeys(family.label_names, "")
             for labels, series in family.series.items():
-                add_samples(metric, dict(labels), series.state, family.buckets)
+                add_samples(metric, {**empty, **dict(labels)}, series.state, family.buckets)
             yield metric
 
     def describe(self) -> list[Metric]:
@@ -157,10 +158,11 @@ class _Change:
                 del self._families[name]
 
     def _record(self, record: Record) -> None:
-        family = self._family(record)
+        pairs = {**dict(record.labels), **self._hook_labels}
+        family = self._family(record, pairs.keys())
         if family is None:
             return
-        labels = tuple(sorted({**dict(record.labels), **self._hook_labels}.items()))
+        labels = tuple(sorted((name, value) for name, value in pairs.items() if value))
         state = self._next(record, family.series.get(labels) or self._earlier(record, labels))
         family.series[labels] = _Series(state, record.group)
 
@@ -183,16 +185,17 @@ class _Change:
         state.observe(record.buckets, record.value)
         return state
 
-    def _family(self, record: Record) -> _HookFamily | None:
-        names = tuple(name for name, _ in record.labels if name not in self._hook_labels)
+    def _family(self, record: Record, names: Set[str]) -> _HookFamily | None:
         family = self._families.get(record.name)
-        problem = self._taken(record) if family is None else _difference(family, record, names)
+        problem = self._taken(record) if family is None else _difference(family, record)
         if problem:
             self._problems.append(f"operation {record.index} ({record.name}): {problem}")
             return None
         if family is None:
-            family = _HookFamily(record.name, record.kind, record.buckets, names, self._title, {})
-            self._families[record.name] = family
+            family = _HookFamily(record.name, record.kind, record.buckets, frozenset(names), self._title, {})
+        elif not names <= family.label_names:
+            family = dataclasses.replace(family, label_names=family.label_names | names)
+        self._families[record.name] = family
         return family
 
     def _taken(self, record: Record) -> str | None:
@@ -206,19 +209,13 @@ class _Change:
         return None
 
 
-def _difference(family: _HookFamily, record: Record, names: tuple[str, ...]) -> str | None:
+def _difference(family: _HookFamily, record: Record) -> str | None:
     whose = f"hook {family.declared_by}"
     if family.kind != record.kind:
         return f"action: makes a {record.kind}, but {whose} made it a {family.kind}"
     if family.buckets != record.buckets:
         return f"buckets: differ from those that {whose} gave"
-    if family.label_names != names:
-        return f"labels: are {_listed(names)}, but {whose} gave {_listed(family.label_names)}"
     return None
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return ", ".join(names) or "none"
 
 
 def _sample_names(name: str, kind: SeriesKind) -> frozenset[str]:

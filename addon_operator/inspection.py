@@ -18,7 +18,7 @@ from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.modules.deployment import ModuleDeployment
 from addon_operator.modules.enablement import Enablement
 from addon_operator.modules.module import Module
-from addon_operator.modules.registry import ModulePhase, ModuleRegistry
+from addon_operator.modules.registry import ModulePhase, ModuleRegistry, ModuleState
 from addon_operator.server.inspector import (
     ExplainView,
     FlagView,
@@ -67,7 +67,7 @@ class OperatorInspector:
         """Says whether the newest state of the ConfigMap was refused, and which bindings cannot watch."""
         refused = self._config.error
         notes = () if refused is None else (f"the ConfigMap is refused, former values are in force: {refused}",)
-        return (*notes, *(f"{trouble}" for trouble in self._monitors.troubles()))
+        return (*notes, *self._monitors.troubles())
 
     def queues(self) -> tuple[QueueView, ...]:
         """Lists all queues."""
@@ -211,12 +211,24 @@ class OperatorInspector:
             order=module.order,
             enabled=enabled,
             state=phase,
-            reason=verdict.reason if verdict else "no converge has looked at it yet",
+            reason=self._waits_for(state) or (verdict.reason if verdict else "no converge has looked at it yet"),
             release=module.name if release and release.exists else None,
             revision=release.revision if release and release.exists else None,
             duration_s=state.duration_s,
             last_error=state.error,
         )
+
+    def _waits_for(self, state: ModuleState) -> str:
+        """Says which Synchronizations hold the module up; empty if none."""
+        if state.phase is not ModulePhase.SYNCHRONIZATION or state.hooks is None:
+            return ""
+        outstanding = self._monitors.outstanding(hook.id for hook in state.hooks.hooks)
+        texts = [
+            f"{hook.id.name}, binding {context.binding.name}, queue {context.binding.queue}"
+            for hook, context in outstanding
+            if context.binding.wait_for_synchronization
+        ]
+        return f"waits for the Synchronization of {'; '.join(texts)}" if texts else ""
 
     def _script(self, module: Module) -> ScriptView | None:
         if module.enabled_script is None:

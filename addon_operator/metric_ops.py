@@ -51,7 +51,7 @@ class Record:
         name: of the metric, without any prefix.
         kind: what `add`, `set` and `observe` make: counter, gauge, histogram.
         value: finite; not negative for a counter.
-        labels: as the hook gave them, sorted by name.
+        labels: as the hook gave them, sorted by name; null is the empty text.
         buckets: upper bounds, rising, without infinity; empty unless a histogram.
         group: the group that the series lives and expires with; None if it stays for good.
     """
@@ -252,6 +252,8 @@ class _Fields:
             self.problems.append(f"labels: {name!r} is not a label name")
         elif name == "le" and action == "observe":
             self.problems.append("labels: le belongs to the buckets of a histogram")
+        if value is None:
+            return name, ""
         if isinstance(value, str):
             return name, value.encode("utf-8", "replace").decode()
         self.problems.append(f"labels.{name}: must be a string")

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from addon_operator.cron import Cron
 from addon_operator.crontab import Crontab
 from addon_operator.hooks.bindings import Schedule
+from addon_operator.hooks.call import HookId
 from addon_operator.hooks.hook import Hook
 from addon_operator.hooks.monitors import HookMonitors
 from addon_operator.logs import get_logger
@@ -35,9 +36,11 @@ class Reactions:
         self._cron = cron
         self._webhooks = webhooks
         self._on_tick = on_tick
+        # Also those whose webhooks were refused: part of them may be registered.
+        self._serving: set[HookId] = set()
 
-    async def start(self, hooks: Iterable[Hook]) -> None:
-        """Starts the schedules and webhooks of hooks.
+    async def start(self, module: str, hooks: Sequence[Hook]) -> None:
+        """Starts the schedules and webhooks of a module's hooks; what other hooks of it had is withdrawn.
 
         Raises:
             AddonOperatorError: a webhook cannot be served; to be tried again.
@@ -45,6 +48,8 @@ class Reactions:
         for hook in hooks:
             self.schedule(hook)
             await self.serve_webhooks(hook)
+        former = {hook for hook in self._serving if hook.module == module} - {hook.id for hook in hooks}
+        await self.withdraw(former)
 
     def schedule(self, hook: Hook) -> None:
         """Starts the schedules of a hook; those that run already go on."""
@@ -59,21 +64,42 @@ class Reactions:
             )  # fmt: skip
 
     async def serve_webhooks(self, hook: Hook) -> None:
-        """Registers the webhooks of a hook; from then on requests of the API server are answered.
+        """Registers the webhooks of a hook, or takes away what it had; from then on requests are answered.
 
         Raises:
             AddonOperatorError: one cannot be served; to be tried again.
         """
-        if hook.config.admissions or hook.config.conversions:
+        if hook.config.admissions or hook.config.conversions or hook.id in self._serving:
+            self._serving.add(hook.id)
             await self._webhooks.serve(hook.id, hook.config.admissions, hook.config.conversions)
 
-    async def stop(self, hooks: Sequence[Hook]) -> None:
-        """Ends the schedules and webhooks of hooks.
-
-        Raises:
-            AddonOperatorError: a webhook cannot be withdrawn; to be tried again.
-        """
+    def pause(self, hooks: Sequence[Hook]) -> None:
+        """Ends schedules and events of hooks; snapshots and webhooks stay."""
         for hook in hooks:
             for place, _ in enumerate(hook.config.schedules):
                 self._cron.remove((hook.id, place))
-        await self._webhooks.withdraw([hook.id for hook in hooks])
+        self.monitors.close(hook.id for hook in hooks)
+
+    def forget(self, hooks: Sequence[Hook]) -> None:
+        """Ends schedules and monitors of hooks; webhooks stay, so that nothing passes them unasked meanwhile."""
+        self.pause(hooks)
+        self.monitors.stop(hook.id for hook in hooks)
+
+    async def withdraw(self, hooks: Iterable[HookId]) -> None:
+        """Ends the webhooks of hooks.
+
+        Raises:
+            AddonOperatorError: one cannot be withdrawn; to be tried again.
+        """
+        gone = set(hooks) & self._serving
+        if gone:
+            await self._webhooks.withdraw(gone)
+            self._serving -= gone
+
+    async def withdraw_all(self) -> None:
+        """Ends all webhooks: nobody will answer them.
+
+        Raises:
+            AddonOperatorError: one cannot be withdrawn.
+        """
+        await self.withdraw(tuple(self._serving))

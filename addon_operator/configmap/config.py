@@ -111,7 +111,7 @@ class OperatorConfig:
 
     async def save(
         self, key: str, section: JsonValue | None, operations: Sequence[Operation], flags: Mapping[str, bool | None]
-    ) -> None:
+    ) -> bool:
         """Applies a hook's config patch to the ConfigMap, on top of whatever it holds at that moment.
 
         What others have changed there meanwhile stays, and comes into force as a change of its own.
@@ -122,6 +122,9 @@ class OperatorConfig:
                 stays as it is.
             operations: with pointers that start with the section; empty if only flags change.
             flags: section key -> enable flag to store; None takes it out.
+
+        Returns:
+            Whether a flag is another one now than the one that was in force.
 
         Raises:
             ConfigMapError: the ConfigMap is broken at this moment, so that it cannot be changed safely.
@@ -137,8 +140,11 @@ class OperatorConfig:
             return to_data(data, {key: after.get(key, {}) if isinstance(after, dict) else {}}, flags)
 
         data = await self._source.save(mutate)
+        before = self.in_force.flags
         self.in_force = self.in_force.with_changes({} if section is None else {key: section}, flags)
+        flags_changed = self.in_force.flags != before
         self.receive(data)
+        return flags_changed
 
     def _parse(self, data: Mapping[str, str] | None) -> ConfigDocument:
         if data is None:

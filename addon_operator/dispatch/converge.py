@@ -164,6 +164,8 @@ class ConvergeHandler:
             releases=tuple(self._owned_releases()),
             ignored_release=self._ignored_release,
         )
+        for name in plan.delete:
+            self._runner.suspend(name)
         tasks = plan_tasks(plan, task.reason, crds_pending=self._runner.crds_pending(plan.crds))
         following = dataclasses.replace(converge, phase=ConvergePhase.WAIT_DELETE_AND_RUN_MODULES)
         return Again(following, head=tasks)

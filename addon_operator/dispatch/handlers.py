@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import assert_never
+from typing import Final, assert_never
 
 from addon_operator.backoff import TokenBucket
 from addon_operator.configmap.config import OperatorConfig
@@ -13,8 +14,9 @@ from addon_operator.configmap.document import ConfigChange
 from addon_operator.dispatch.converge import ConvergeHandler
 from addon_operator.dispatch.routing import config_applied, hook_changed_values, split_main
 from addon_operator.errors import AddonOperatorError, HookError
+from addon_operator.hooks.bindings import Throttle
 from addon_operator.hooks.call import Changes, HookId
-from addon_operator.hooks.context import Synchronization
+from addon_operator.hooks.context import Context, Synchronization
 from addon_operator.hooks.effects import HookRuns, Run
 from addon_operator.hooks.hook import Hook, LoadedHooks
 from addon_operator.logs import get_logger
@@ -47,6 +49,8 @@ from addon_operator.tasks.task import (
 
 log = get_logger("dispatch")
 
+_WEBHOOKS_QUEUE: Final = "webhooks"
+
 
 class Handlers:
     """Handles every task of every queue."""
@@ -75,7 +79,7 @@ class Handlers:
         self._reactions = reactions
         self._global_hooks = global_hooks
         self._find_hook = find_hook
-        self._throttles: dict[HookId, TokenBucket] = {}
+        self._throttles: dict[HookId, tuple[Throttle, TokenBucket]] = {}
         self._config = config
         self._enablement = enablement
         self._workers = asyncio.Semaphore(max(workers, 1))
@@ -95,10 +99,9 @@ class Handlers:
             case EnableMonitors(hook=hook):
                 return await self._enable_monitors(task, self._global_hook(hook))
             case EnableWebhooks(hook=hook):
-                await self._reactions.serve_webhooks(self._global_hook(hook))
-                return Done()
+                return await self._serve_webhooks(task, self._global_hook(hook), queue)
             case AwaitSynchronization():
-                return self._await_synchronization()
+                return self._await_synchronization(task)
             case Converge() as converge:
                 return await self._converge(task, converge)
             case EnsureCrds(modules=names):
@@ -126,43 +129,71 @@ class Handlers:
         return found
 
     async def _enable_monitors(self, task: Task, hook: Hook) -> Outcome:
-        return Done(head=self._place(await self._reactions.monitors.synchronize((hook,)), task.reason))
+        await self._reactions.monitors.synchronize((hook,))
+        return Done(head=self._place((hook.id,), task.reason))
 
-    def _place(self, synchronizations: Iterable[tuple[Hook, Synchronization]], reason: Reason) -> tuple[Task, ...]:
-        """Puts Synchronizations into the named queues; gives those of the main queue."""
-        main, others = split_main(synchronizations, reason)
+    def _place(self, hooks: Iterable[HookId], reason: Reason) -> tuple[Task, ...]:
+        """Sees to it that each Synchronization is in a queue; gives those of the main queue, which are to run next.
+
+        Those that wait in the main queue already are taken out of it: something may have overtaken them that waits for
+        them.
+        """
+        main, others = split_main(self._reactions.monitors.outstanding(hooks), reason)
         for queue, task in others:
-            self._queues.get(queue).add_tail((task,))
+            if not any(_holds(other, task) for other in self._queues.get(queue).tasks):
+                self._queues.get(queue).add_tail((task,))
+        self._queue.remove(lambda other: any(_holds(other, task) for task in main))
         return main
 
-    def _await_synchronization(self) -> Outcome:
+    def _await_synchronization(self, task: Task) -> Outcome:
         monitors = self._reactions.monitors
         progress = monitors.next_progress()
         hooks = [hook.id for hook in self._global_hooks.hooks]
-        return Done() if monitors.synchronized(hooks) else Park(progress.wait)
+        if monitors.synchronized(hooks):
+            return Done()
+        head = self._place(hooks, task.reason)
+        return Again(task.payload, head=head) if head else Park(progress.wait)
+
+    async def _serve_webhooks(self, task: Task, hook: Hook, queue: str) -> Outcome:
+        """Registers webhooks; what cannot be registered is tried again where nothing else waits for it."""
+        try:
+            await self._reactions.serve_webhooks(hook)
+        except AddonOperatorError as error:
+            if queue == _WEBHOOKS_QUEUE:
+                raise
+            log.error("webhooks are not served yet", hook=hook.id.name, queue=_WEBHOOKS_QUEUE, error=error)
+            self._queues.get(_WEBHOOKS_QUEUE).add_tail((task,))
+        return Done()
 
     async def _run_hook(self, task: Task, run: RunHook, queue: str) -> Outcome:
         hook = self._find_hook(run.hook)
-        if hook is None:
+        if hook is None or (hook.id.module is not None and not self._registry.is_enabled(hook.id.module)):
             return Done()  # its module went away in the meantime
         wait_s = self._throttled_s(hook) if run.combines and not run.synchronizes else 0.0
         if wait_s > 0:
             return Park(functools.partial(asyncio.sleep, wait_s))
-        changes = await (self._synchronize(hook, run, queue) if run.synchronizes else self._attempt(hook, run, queue))
+        rest: tuple[Context, ...] = ()
+        if run.synchronizes:
+            changes = await self._synchronize(hook, run, queue)
+        else:
+            contexts = fold_groups(run.contexts)
+            count = self._reactions.monitors.fitting(hook, contexts)
+            changes, rest = await self._attempt(hook, run, contexts[:count], queue), contexts[count:]
         if changes:
-            self._queue.add_tail(hook_changed_values(task, hook.id, changes, self._queue.waiting).tail)
-        return Done()
+            self._queue.add_tail(hook_changed_values(task.reason, hook.id, changes, self._queue.waiting).tail)
+        return Again(dataclasses.replace(run, contexts=rest)) if rest else Done()
 
     async def _synchronize(self, hook: Hook, run: RunHook, queue: str) -> Changes:
         """Shows a hook what exists; from then on it hears of changes."""
-        bindings = [context.binding for context in run.contexts if isinstance(context, Synchronization)]
+        outstanding = [context for _, context in self._reactions.monitors.outstanding((hook.id,))]
+        contexts = tuple(context for context in run.contexts if context in outstanding)
+        bindings = [context.binding for context in contexts if isinstance(context, Synchronization)]
         wanted = any(binding.run_on_synchronization for binding in bindings)
-        changes = await self._attempt(hook, run, queue) if wanted else Changes()
-        self._reactions.monitors.open(hook.id, bindings)
+        changes = await self._attempt(hook, run, fold_groups(contexts), queue) if wanted else Changes()
+        self._reactions.monitors.open(hook, bindings)
         return changes
 
-    async def _attempt(self, hook: Hook, run: RunHook, queue: str) -> Changes:
-        contexts = fold_groups(run.contexts)
+    async def _attempt(self, hook: Hook, run: RunHook, contexts: tuple[Context, ...], queue: str) -> Changes:
         attempt = Run(contexts, queue, activation=self._activation, allows_failure=run.allows_failure)
         try:
             return await self._hooks.run(hook, attempt)
@@ -180,9 +211,11 @@ class Handlers:
         throttle, now = hook.config.throttle, asyncio.get_running_loop().time()
         if throttle is None:
             return 0.0
-        bucket = self._throttles.get(hook.id)
-        if bucket is None:
-            bucket = self._throttles[hook.id] = TokenBucket(1 / throttle.min_interval_s, throttle.burst)
+        known = self._throttles.get(hook.id)
+        if known is None or known[0] != throttle:
+            known = (throttle, TokenBucket(1 / throttle.min_interval_s, throttle.burst))
+            self._throttles[hook.id] = known
+        bucket = known[1]
         wait_s = bucket.wait_s(now)
         if wait_s <= 0:
             bucket.reserve(now)
@@ -199,9 +232,8 @@ class Handlers:
         again = tuple(name for name, result in zip(names, results, strict=True) if result != Finished())
         paused = [result for result in results if isinstance(result, Paused)]
         failed = [result for result in results if isinstance(result, AddonOperatorError)]
-        synchronizations = [one for pause in paused for one in pause.synchronizations]
-        if synchronizations:
-            head = self._place(synchronizations, task.reason)
+        head = self._place((hook for name in again for hook in self._hooks_of(name)), task.reason) if paused else ()
+        if head:
             for error in failed:
                 log.warning("module run failed, tried again after the Synchronization of others", error=error)
             return Again(RunModules(again), head=head)
@@ -211,6 +243,10 @@ class Handlers:
             return Park(progress.wait, payload=RunModules(again))
         following = Task(RunModules(again), Reason.AFTER_HELM_CHANGED_VALUES, converge=task.converge)
         return Done(head=(following,) if again else ())
+
+    def _hooks_of(self, module: str) -> tuple[HookId, ...]:
+        hooks = self._registry.state(module).hooks
+        return tuple(hook.id for hook in hooks.hooks) if hooks else ()
 
     async def _run_module(self, name: str) -> Finished | Paused:
         async with self._workers:
@@ -257,3 +293,11 @@ class Handlers:
             # The converge asks the script again and reports what it says, with retries.
             log.warning("enable state is not known, so all modules are looked at", error=error)
             return True
+
+
+def _holds(task: Task, synchronization: Task) -> bool:
+    """Answers whether a task is this Synchronization, perhaps among others of the hook."""
+    one, other = task.payload, synchronization.payload
+    if not isinstance(one, RunHook) or not isinstance(other, RunHook) or one.hook != other.hook:
+        return False
+    return any(context in one.contexts for context in other.contexts)

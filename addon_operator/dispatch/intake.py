@@ -11,6 +11,7 @@ from collections.abc import Callable
 from addon_operator.dispatch import routing
 from addon_operator.helm.release import ReleaseFacts
 from addon_operator.hooks.bindings import Schedule
+from addon_operator.hooks.call import Changes, HookId
 from addon_operator.hooks.context import ObjectEvent, Synchronization
 from addon_operator.hooks.hook import Hook
 from addon_operator.kube.refs import ObjectKey
@@ -18,7 +19,7 @@ from addon_operator.logs import get_logger
 from addon_operator.modules.module import Module
 from addon_operator.modules.registry import ModulePhase, ModuleRegistry
 from addon_operator.tasks.queue import QueueSet
-from addon_operator.tasks.task import Reason, RunHook
+from addon_operator.tasks.task import Reason, RunHook, Task
 
 log = get_logger("dispatch")
 
@@ -48,13 +49,20 @@ class Intake:
         if self._serves(hook):
             self._queues.get(event.binding.queue).add_tail((routing.object_changed(hook, event),))
 
-    def listed_late(self, hook: Hook, context: Synchronization) -> None:
-        """A binding can have its Synchronization that could not watch when it was asked to."""
-        if self._serves(hook):
-            main, others = routing.split_main(((hook, context),), Reason.KUBERNETES)
-            self._queues.main.add_head(main)  # a run that waits for it may be there already
-            for queue, task in others:
-                self._queues.get(queue).add_tail((task,))
+    def listed_late(self, hook: Hook, context: Synchronization) -> bool:
+        """A binding can have its Synchronization that could not watch when it was asked to; answers whether it has."""
+        if not self._serves(hook):
+            return False
+        main, others = routing.split_main(((hook, context),), Reason.KUBERNETES)
+        self._queues.main.add_head(main)  # a run that waits for it may be there already
+        for queue, task in others:
+            self._queues.get(queue).add_tail((task,))
+        return True
+
+    def values_changed(self, hook: HookId, changes: Changes) -> None:
+        """A hook changed values that ran in no queue: it was asked by the API server."""
+        main = self._queues.main
+        main.add_tail(routing.hook_changed_values(Reason.KUBERNETES, hook, changes, main.waiting).tail)
 
     def ticked(self, hook: Hook, schedule: Schedule) -> None:
         """The time of a schedule has come."""
@@ -82,9 +90,19 @@ class Intake:
             self._queues.main.add_tail(routing.release_changed(facts, self._queues.main.waiting).tail)
 
     def drop_module(self, name: str) -> None:
-        """Takes the runs of a module's hooks out of all queues: the module goes."""
+        """Takes the runs of a module's hooks out of all queues: its hooks are others now."""
         for queue in self._queues.all():
-            queue.remove(lambda task: isinstance(task.payload, RunHook) and task.payload.hook.module == name)
+            queue.remove(lambda task: _of_module(task, name))
+
+    def end_module(self, name: str) -> None:
+        """Does so, and ends the one that is at work: the module goes."""
+        for queue in self._queues.all():
+            queue.interrupt(lambda task: _of_module(task, name))
+            queue.remove(lambda task: _of_module(task, name))
 
     def _serves(self, hook: Hook) -> bool:
         return hook.id.module is None or self._registry.is_enabled(hook.id.module)
+
+
+def _of_module(task: Task, name: str) -> bool:
+    return isinstance(task.payload, RunHook) and task.payload.hook.module == name

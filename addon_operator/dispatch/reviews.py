@@ -10,13 +10,14 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from addon_operator.errors import BadReply, HookUnreachable, InputError
+from addon_operator.errors import BadReply, HookError, HookFailed, HookTimedOut, HookUnreachable, InputError
 from addon_operator.hooks.bindings import Admission, Conversion
-from addon_operator.hooks.call import HookId
+from addon_operator.hooks.call import Changes, HookId
 from addon_operator.hooks.context import Convert, Review
 from addon_operator.hooks.effects import HookRuns, Run
 from addon_operator.hooks.hook import Hook
 from addon_operator.jsondoc import JsonObject
+from addon_operator.logs import get_logger
 from addon_operator.metrics import Metrics
 from addon_operator.webhooks.review import (
     AdmissionAnswer,
@@ -27,13 +28,24 @@ from addon_operator.webhooks.review import (
 
 T = TypeVar("T")
 
+log = get_logger("hook")
+
 
 class HookReviewer:
     """Runs hooks for reviews."""
 
-    def __init__(self, *, hooks: HookRuns, find_hook: Callable[[HookId], Hook | None], metrics: Metrics) -> None:
+    def __init__(
+        self,
+        *,
+        hooks: HookRuns,
+        find_hook: Callable[[HookId], Hook | None],
+        on_changes: Callable[[HookId, Changes], None],
+        metrics: Metrics,
+    ) -> None:
+        """Takes what it uses; `on_changes` is told when a hook changed values."""
         self._hooks = hooks
         self._find_hook = find_hook
+        self._on_changes = on_changes
         self._metrics = metrics
 
     async def admit(self, hook: HookId, binding: Admission, request: JsonObject) -> AdmissionAnswer:
@@ -44,7 +56,7 @@ class HookReviewer:
         """
         run = Run((Review(binding, request),), queue="", response="admission", timeout_s=binding.timeout_s)
         with self._counted(hook, binding.name) as outcome:
-            data = await self._hooks.review(self._hook(hook), run)
+            data = await self._run(hook, run)
             answer = _parsed(hook, "ADMISSION_RESPONSE_PATH", lambda: parse_admission_response(data))
             outcome.append("allowed" if answer.allowed else "denied")
             return answer
@@ -59,10 +71,21 @@ class HookReviewer:
         """
         context = Convert(binding, from_version, to_version, request)
         with self._counted(hook, binding.name) as outcome:
-            data = await self._hooks.review(self._hook(hook), Run((context,), queue="", response="conversion"))
+            data = await self._run(hook, Run((context,), queue="", response="conversion"))
             answer = _parsed(hook, "CONVERSION_RESPONSE_PATH", lambda: parse_conversion_response(data))
             outcome.append("denied" if answer.failed_message else "converted")
             return answer
+
+    async def _run(self, hook: HookId, run: Run) -> bytes:
+        try:
+            changes, data = await self._hooks.review(self._hook(hook), run)
+        except (HookFailed, HookTimedOut) as error:
+            log.error("review failed", hook=hook.name, module=hook.module, binding=run.binding, error=error)
+            # What the hook printed is for the log; the answer goes to whoever made the request.
+            raise HookError(f"{error.brief} (see the operator's log)") from error
+        if changes:
+            self._on_changes(hook, changes)
+        return data
 
     @contextlib.contextmanager
     def _counted(self, hook: HookId, binding: str) -> Iterator[list[str]]:

@@ -109,16 +109,16 @@ def ticked(hook: Hook, schedule: Schedule, waiting: Iterable[Task]) -> Task | No
     return Task(RunHook(hook.id, (tick,), combines=hook.config.version != "v0"), Reason.SCHEDULE)
 
 
-def hook_changed_values(task: Task, hook: HookId, changes: Changes, waiting: Sequence[Task]) -> FollowUp:
+def hook_changed_values(reason: Reason, hook: HookId, changes: Changes, waiting: Sequence[Task]) -> FollowUp:
     """What the main queue has to do when a hook that was run by itself changed values. Source: contract.md 3.5.
 
     Args:
-        task: why the hook ran. Something else follows by itself on what ran for the start or for a converge.
+        reason: why the hook ran. Something else follows by itself on what ran for the start or for a converge.
         hook: which one.
         changes: what it changed.
         waiting: the tasks of the main queue that have not begun.
     """
-    reasons = _VALUES_CHANGED.get(task.reason)
+    reasons = _VALUES_CHANGED.get(reason)
     if not changes or reasons is None:
         return FollowUp()
     if hook.module is not None:

@@ -61,7 +61,6 @@ class HookCall:
         timeout_s: how long it may run.
         binding: the binding's name, for the log.
         queue: the task queue it runs in, for the log.
-        event_id: the event that led to it, for the log.
         response: the answer that the API server waits for, if it does.
     """
 
@@ -73,7 +72,6 @@ class HookCall:
     timeout_s: float
     binding: str = ""
     queue: str = ""
-    event_id: str = ""
     response: Response | None = None
 
 

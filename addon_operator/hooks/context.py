@@ -23,6 +23,8 @@ from addon_operator.hooks.bindings import (
 from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.kube.snapshot import Item
 
+MOST_IN_A_RUN: Final = 1_000
+_MOST_BYTES_IN_A_RUN: Final = 64 * 2**20
 _V0_EVENTS: Final[dict[WatchEvent, str]] = {"Added": "add", "Modified": "update", "Deleted": "delete"}
 
 
@@ -121,6 +123,27 @@ def encode(contexts: Iterable[Context], config: HookConfig, items: Items) -> lis
         pieces += writer.context(context)
     pieces.append(b"]")
     return pieces
+
+
+def fitting(contexts: Sequence[Context], config: HookConfig, size: Callable[[Kubernetes], int]) -> int:
+    """Answers how many contexts, at least one, go into one run; the others are for the next.
+
+    Each context repeats the snapshots that it includes, so a burst would make a file of its number times their size.
+
+    Args:
+        contexts: in the order of their events.
+        config: the hook's.
+        size: the bytes of the snapshot of one of its `kubernetes` bindings.
+    """
+    sizes = {binding.name: size(binding) for binding in config.kubernetes}
+    total = 0
+    for count, context in enumerate(contexts[:MOST_IN_A_RUN]):
+        included = () if isinstance(context, LifecycleContext) else context.binding.include_snapshots_from
+        total += sum(sizes.get(name, 0) for name in included)
+        total += len(context.object) if isinstance(context, ObjectEvent) else 0
+        if count and total > _MOST_BYTES_IN_A_RUN:
+            return count
+    return min(len(contexts), MOST_IN_A_RUN)
 
 
 class _Writer:

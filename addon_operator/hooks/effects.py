@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from addon_operator import metric_ops
 from addon_operator.errors import AddonOperatorError, BadReply, HookError, HookFailed, InputError
@@ -38,6 +38,9 @@ from addon_operator.values.store import Proposal, StaleProposal, ValuesStore
 log = get_logger("hook")
 
 _WORTH_A_LINE_S = 10.0
+_UNDISTURBED_S = 5.0
+
+T = TypeVar("T")
 
 
 class ConfigWriter(Protocol):
@@ -45,8 +48,11 @@ class ConfigWriter(Protocol):
 
     async def save(
         self, key: str, section: JsonValue, operations: Sequence[Operation], flags: Mapping[str, bool | None]
-    ) -> None:
-        """Applies operations to a section, which becomes `section` unless others changed it, and stores flags."""
+    ) -> bool:
+        """Applies operations to a section, which becomes `section` unless others changed it, and stores flags.
+
+        Answers whether a flag is another one now.
+        """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -114,9 +120,9 @@ class HookRuns:
         """
         return (await self._run(hook, run))[0]
 
-    async def review(self, hook: Hook, run: Run) -> bytes:
-        """Runs a hook for the API server, as `run`; answers what it wrote into its response file."""
-        return (await self._run(hook, run))[1]
+    async def review(self, hook: Hook, run: Run) -> tuple[Changes, bytes]:
+        """Runs a hook for the API server, as `run`; answers also what it wrote into its response file."""
+        return await self._run(hook, run)
 
     async def _run(self, hook: Hook, run: Run) -> tuple[Changes, bytes]:
         key = "global" if hook.id.module is None else section_key(hook.id.module)
@@ -125,7 +131,7 @@ class HookRuns:
         progress = loop.call_later(_WORTH_A_LINE_S, _at_work, hook.id, run)
         try:
             result = await self._engine.run(self._call(hook, run, key))
-            changes = await self._apply(hook.id, key, result.effects)
+            changes = await _undisturbed(self._apply(hook.id, key, result.effects))
         except AddonOperatorError as error:
             outcome: RunOutcome = "allowed_error" if run.allows_failure else "error"
             self._count(hook.id, run, outcome, duration_s=loop.time() - started)
@@ -161,15 +167,14 @@ class HookRuns:
             await self._patcher.apply(decoded.objects)
         if proposal is None:
             return Changes()
+        flags_changed = False
         if proposal.config_section is not None or proposal.config_flags:
             owned = patches.split(effects.config_patch, key, str(hook))
-            await self._config.save(key, proposal.config_section, owned.section, proposal.config_flags)
+            flags_changed = await self._config.save(key, proposal.config_section, owned.section, proposal.config_flags)
         self._commit(hook, key, effects, proposal)
         if proposal.changed:
             log.debug("values changed", hook=hook.name, module=hook.module, scope=sorted(proposal.changed))
-        return Changes(
-            values=bool(proposal.changed), enablement=bool(proposal.enabled_changed or proposal.config_flags)
-        )
+        return Changes(values=bool(proposal.changed), enablement=bool(proposal.enabled_changed) or flags_changed)
 
     async def _apply_despite(self, hook: HookId, failed: HookFailed) -> None:
         """Does what a failed hook wants to be done in this case: to tell others in the status of an object."""
@@ -221,6 +226,17 @@ class HookRuns:
             sys_cpu_s=ended.sys_cpu_s if ended else 0.0,
             max_rss_bytes=ended.max_rss_bytes if ended else 0,
         )
+
+
+async def _undisturbed(work: Coroutine[object, object, T]) -> T:
+    """Lets work come to its end even if the run is ended meanwhile: its effects belong together."""
+    task = asyncio.create_task(work, name="effects of a hook")
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task], timeout=_UNDISTURBED_S)
+        task.cancel()
+        raise
 
 
 def _at_work(hook: HookId, run: Run) -> None:

@@ -71,7 +71,7 @@ class HookEngine:
             BadReply: a result file cannot be used.
             HookUnreachable: it could not be started.
         """
-        fields = {"binding": call.binding, "queue": call.queue, "event_id": call.event_id}
+        fields = {"binding": call.binding, "queue": call.queue}
         size = sum(map(len, call.contexts))
         async with self._workspace(call.hook, files.hook_input(call), size=size) as workspace:
             try:
@@ -159,9 +159,9 @@ class HookEngine:
 def _check_exit(ended: Exit, hook: HookId, *, what: str, timeout_s: float) -> None:
     stderr = _shortened(ended.stderr_tail)
     if ended.timed_out:
-        raise HookTimedOut(f"{hook}: {what} was ended after {timeout_s:g} s, its deadline{stderr}")
+        raise HookTimedOut(f"{hook}: {what} was ended after {timeout_s:g} s, its deadline", stderr=stderr)
     if ended.code:
-        raise HookFailed(f"{hook}: {what} ended with {_ending(ended.code)}{stderr}")
+        raise HookFailed(f"{hook}: {what} ended with {_ending(ended.code)}", stderr=stderr)
 
 
 def _ending(code: int) -> str:

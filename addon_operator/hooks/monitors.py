@@ -16,7 +16,7 @@ from typing import Final, Literal, TypeAlias
 from addon_operator.errors import KubeError
 from addon_operator.hooks.bindings import FieldRequirement, Kubernetes
 from addon_operator.hooks.call import HookId
-from addon_operator.hooks.context import Context, ObjectEvent, Synchronization
+from addon_operator.hooks.context import Context, ObjectEvent, Synchronization, fitting
 from addon_operator.hooks.folding import MOST_CONTEXTS, bounded
 from addon_operator.hooks.hook import Hook
 from addon_operator.kube.monitor import Change, Monitor, Monitors, WatchSpec
@@ -28,7 +28,7 @@ from addon_operator.metrics import BindingLabels, Metrics, SnapshotSize
 log = get_logger("hook")
 
 OnEvent: TypeAlias = Callable[[Hook, ObjectEvent], None]
-OnListed: TypeAlias = Callable[[Hook, Synchronization], None]
+OnListed: TypeAlias = Callable[[Hook, Synchronization], bool]
 Warn: TypeAlias = Callable[[ObjectKey, str, str], None]
 
 _LISTED_WITHIN_S: Final = 60.0
@@ -47,7 +47,8 @@ class HookMonitors:
             monitors: what watches.
             metrics: hears how long filters and events take.
             on_event: told about events that have passed the gate; must not block.
-            on_listed: told when a binding that nobody waited for can have its Synchronization after all.
+            on_listed: told when a binding that nobody waited for can have its Synchronization after all; answers
+                whether it has it.
             warn: writes a Kubernetes Event: object, reason, message.
         """
         self._monitors = monitors
@@ -76,40 +77,67 @@ class HookMonitors:
                 _Watched(self, hook, binding, place) for place, binding in enumerate(hook.config.kubernetes)
             )
 
-    async def synchronize(self, hooks: Sequence[Hook]) -> tuple[tuple[Hook, Synchronization], ...]:
-        """Starts the monitors of hooks, waits until they are listed, and answers the contexts to run first.
+    async def listed(self, hooks: Sequence[Hook]) -> None:
+        """Starts the monitors of hooks, and waits until their snapshots are there, or cannot be had now.
 
         Raises:
             KubeError: the API server has not answered in time; nothing is lost, to be tried again.
         """
         for hook in hooks:
             self.start(hook)
-        watched = [one for hook in hooks for one in self._watched.get(hook.id, ())]
+        watched = self._of(hook.id for hook in hooks)
         try:
             async with asyncio.timeout(_LISTED_WITHIN_S):
                 await asyncio.gather(*(one.monitor.settled() for one in watched))
         except TimeoutError as error:
             missing = ", ".join(one.title for one in watched if not one.settled)
-            raise KubeError(
-                f"{missing}: not listed within {_LISTED_WITHIN_S:g} s", status=0, reason="Timeout"
-            ) from error
-        waiting = [one for one in watched if one.gate == "closed"]
-        for one in waiting:
-            if not one.monitor.listed:
-                self._follow(one)
-        return tuple((one.hook, one.hold()) for one in waiting if one.monitor.listed)
+            message = f"{missing}: not listed within {_LISTED_WITHIN_S:g} s"
+            raise KubeError(message, status=0, reason="Timeout") from error
 
-    def open(self, hook: HookId, bindings: Iterable[Kubernetes]) -> None:
-        """Lets the events of bindings through, those held back first: their Synchronization is over."""
+    async def synchronize(self, hooks: Sequence[Hook]) -> tuple[tuple[Hook, Synchronization], ...]:
+        """Starts the monitors of hooks, waits until they are listed, and answers the contexts to run first.
+
+        Raises:
+            KubeError: as `listed`; or a binding cannot watch although its kind is there, and the hook works with
+                snapshots at other times too: it would take an empty one for the truth.
+        """
+        await self.listed(hooks)
+        for one in self._of(hook.id for hook in hooks):
+            if one.misleads:
+                raise KubeError(f"{one.title}: {one.monitor.blocked_reason}", status=0, reason="Blocked")
+        for one in self._of(hook.id for hook in hooks):
+            if one.gate == "closed" and one.monitor.listed:
+                one.gate = "held"
+            elif one.gate == "closed":
+                self._follow(one)
+        # Perhaps none of them is waited for.
+        self.progress()
+        return self.outstanding(hook.id for hook in hooks)
+
+    def outstanding(self, hooks: Iterable[HookId]) -> tuple[tuple[Hook, Synchronization], ...]:
+        """Lists the Synchronizations that were asked for and are not over."""
+        return tuple((one.hook, Synchronization(one.binding)) for one in self._of(hooks) if one.gate == "held")
+
+    def open(self, hook: Hook, bindings: Iterable[Kubernetes]) -> None:
+        """Lets the events of bindings through, those held back first: their Synchronization is over.
+
+        Nothing happens if the hook is another one by now, or if they were closed meanwhile.
+        """
         wanted = tuple(bindings)
-        for one in self._watched.get(hook, ()):
-            if one.binding in wanted and one.gate == "held":
+        for one in self._of((hook.id,)):
+            if one.hook == hook and one.binding in wanted and one.gate == "held":
                 one.open()
+        self.progress()
+
+    def close(self, hooks: Iterable[HookId]) -> None:
+        """Lets no events of hooks through, forgets those held back, and keeps the snapshots: all begins anew."""
+        for one in self._of(hooks):
+            one.close()
         self.progress()
 
     def synchronized(self, hooks: Iterable[HookId]) -> bool:
         """Answers whether every binding that is to be waited for has had its Synchronization, or cannot have it now."""
-        return not any(one.awaited for hook in hooks for one in self._watched.get(hook, ()))
+        return not any(one.awaited for one in self._of(hooks))
 
     def next_progress(self) -> asyncio.Event:
         """Gives an event that is set when the answer of `synchronized` may have changed."""
@@ -127,6 +155,11 @@ class HookMonitors:
                 one.stop()
         self.progress()
 
+    def fitting(self, hook: Hook, contexts: Sequence[Context]) -> int:
+        """Answers how many of these contexts, at least one, a run of the hook is told at once."""
+        kept = {id(one.binding): one.monitor.stats()[1] for one in self._of((hook.id,))}
+        return fitting(contexts, hook.config, lambda binding: kept.get(id(binding), 0))
+
     def sizes(self) -> Iterator[SnapshotSize]:
         """Lists what snapshots hold, for the metrics."""
         for one in self._all():
@@ -138,6 +171,9 @@ class HookMonitors:
 
     def _all(self) -> Iterator[_Watched]:
         return (one for watched in self._watched.values() for one in watched)
+
+    def _of(self, hooks: Iterable[HookId]) -> list[_Watched]:
+        return [one for hook in hooks for one in self._watched.get(hook, ())]
 
     # --- what the monitors say; for `_Watched` only
 
@@ -182,8 +218,9 @@ class HookMonitors:
     async def _listed_late(self, watched: _Watched) -> None:
         await watched.monitor.wait_listed()
         # One that is asked for in the meantime has its Synchronization in the usual way; one that was stopped, never.
-        if watched.gate == "closed" and watched.monitor.listed and watched in self._all():
-            self._on_listed(watched.hook, watched.hold())
+        ready = watched.gate == "closed" and watched.monitor.listed and watched in self._all()
+        if ready and self._on_listed(watched.hook, Synchronization(watched.binding)):
+            watched.gate = "held"
 
     def progress(self) -> None:
         """Wakes those who wait for Synchronizations."""
@@ -222,9 +259,14 @@ class _Watched:
         can_come = self.gate != "closed" or self.monitor.blocked_reason is None
         return self.binding.wait_for_synchronization and self.gate != "open" and can_come
 
-    def hold(self) -> Synchronization:
-        self.gate = "held"
-        return Synchronization(self.binding)
+    @property
+    def misleads(self) -> bool:
+        """Whether its snapshot is empty for a reason that somebody has to mend, and the hook would believe it.
+
+        A kind that does not exist has no objects; and a hook that only reacts simply has nothing to react to.
+        """
+        blocked = not self.monitor.listed and self.monitor.blocked_reason and not self.monitor.kind_missing
+        return bool(blocked) and any(binding.kind != "onStartup" for binding in self.hook.config.lifecycle)
 
     def open(self) -> None:
         self.gate = "open"
@@ -233,9 +275,12 @@ class _Watched:
             assert isinstance(event, ObjectEvent)
             self._owner.passed(self, event)
 
-    def stop(self) -> None:
+    def close(self) -> None:
         self.gate = "closed"
         self._held = []
+
+    def stop(self) -> None:
+        self.close()
         self.monitor.stop()
 
     def may_warn(self) -> bool:

@@ -219,7 +219,7 @@ class KubeClient:
             try:
                 version = _git_version(await self.request("GET", "/version", timeout_s=10))
             except KubeError as error:
-                if error.status in {401, 403}:
+                if error.status in {401, 403} or error.reason == "Credentials":
                     raise
                 failures += 1
                 delay_s = max(_WAIT_FOR_SERVER.delay_s(failures), error.retry_after_s or 0.0)
@@ -260,13 +260,17 @@ class KubeClient:
         refreshed = False
         while True:
             seen = self._access.generation
-            response = await self._exchange(stack, call, timeout, whole=whole)
-            if response.status < 300:
-                return response
-            if response.status != 401 or refreshed:
-                raise _refusal(call, response, await response.read())
-            refreshed = True
-            await self._access.refresh(seen)
+            try:
+                response = await self._exchange(stack, call, timeout, whole=whole)
+                if response.status < 300:
+                    return response
+                if response.status != 401 or refreshed:
+                    raise _refusal(call, response, await response.read())
+                refreshed = True
+                await self._access.refresh(seen)
+            except SettingsError as error:
+                # A token or a kubeconfig that is being replaced; whoever sent the request tries again.
+                raise KubeError(f"{call}: {error}", status=0, reason="Credentials") from error
 
     async def _exchange(
         self, stack: contextlib.AsyncExitStack, call: _Call, timeout: aiohttp.ClientTimeout, *, whole: bool

@@ -10,7 +10,7 @@ import uuid
 from datetime import UTC, datetime
 
 from addon_operator import jsondoc
-from addon_operator.errors import KubeError
+from addon_operator.errors import AddonOperatorError
 from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.refs import ObjectKey
@@ -30,11 +30,13 @@ async def warn(client: KubeClient, about: ObjectKey, *, reason: str, message: st
         reason: one CamelCase word.
         message: for people; cut at 1,000 characters.
     """
+    # What has no namespace of its own has its Events in this one, as everywhere in Kubernetes.
+    namespace = about.namespace or "default"
     now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     body: JsonObject = {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"name": f"{about.name}.{uuid.uuid4().hex[:16]}", "namespace": about.namespace},
+        "metadata": {"name": f"{about.name}.{uuid.uuid4().hex[:16]}", "namespace": namespace},
         "regarding": {
             "apiVersion": about.api_version,
             "kind": about.kind,
@@ -44,13 +46,13 @@ async def warn(client: KubeClient, about: ObjectKey, *, reason: str, message: st
         "eventTime": now,
         "type": "Warning",
         "reason": reason,
-        "action": "Refuse",
+        "action": reason,
         "note": message[:_LONGEST_NOTE],
         "reportingController": "addon-operator",
         "reportingInstance": "addon-operator",
     }
-    path = f"/apis/events.k8s.io/v1/namespaces/{about.namespace}/events"
+    path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
     try:
         await client.request("POST", path, body=jsondoc.dumps(body), timeout_s=10.0)
-    except KubeError as error:
+    except AddonOperatorError as error:
         _log.warning("an Event could not be written", reason=str(about), error=error)

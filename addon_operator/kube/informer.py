@@ -21,10 +21,10 @@ from typing import Literal
 
 from addon_operator import jsondoc
 from addon_operator.backoff import RetryPolicy
-from addon_operator.errors import KubeError, SettingsError
+from addon_operator.errors import KubeError
 from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.kube.client import KubeClient
-from addon_operator.kube.refs import Resource, metadata_of
+from addon_operator.kube.refs import Resource, metadata_of, permission
 from addon_operator.logs import get_logger
 
 _log = get_logger("informer")
@@ -109,6 +109,8 @@ class Informer:
         self.resource_version = ""
         self._client = client
         self._api_version, self._kind = resource.api_version, resource.kind
+        self._resource, self._namespace = resource, namespace
+        self._synced_or_forbidden = asyncio.Event()
         self._path = resource.path(namespace)
         self._where = f"{resource.plural} in {namespace}" if namespace else resource.plural
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
@@ -134,9 +136,6 @@ class Informer:
             except KubeError as error:
                 self._must_list = self._must_list or error.status not in _PASSING
                 await self._back_off(error, _now() - began)
-            except SettingsError as error:
-                unknown = KubeError(f"{self._where}: {error}", status=0, reason="Credentials")
-                await self._back_off(unknown, _now() - began)
             except Exception as error:  # noqa: BLE001 -- one broken object or handler must not end the watch
                 _log.error("an event of the API server could not be handled", reason=self._where, exc_info=error)
                 self._must_list = True
@@ -147,11 +146,14 @@ class Informer:
         """Waits until the first list has been handed out.
 
         Raises:
-            KubeError: it has not been in time; names the resource and the last trouble.
+            KubeError: it is forbidden, or it has not been in time; names the resource and the last trouble.
         """
         try:
             async with asyncio.timeout(timeout_s):
-                await self.synced.wait()
+                await self._synced_or_forbidden.wait()
+                if not self.synced.is_set():
+                    needed = permission("list, watch", self._resource, namespace=self._namespace)
+                    raise KubeError(f"missing permission: {needed}", status=403, reason="Forbidden")
         except TimeoutError as error:
             because = f": {self._trouble}" if self._trouble else ""
             message = f"{self._where}: not listed within {timeout_s:g} s{because}"
@@ -199,6 +201,7 @@ class Informer:
         self._must_list = False
         self._recover()
         self.synced.set()
+        self._synced_or_forbidden.set()
 
     async def _list_pages(self, query: dict[str, str]) -> None:
         absent = set(self._known)
@@ -336,6 +339,10 @@ class Informer:
         # A quiet watch has nothing to show for itself but its age.
         self._failures = 1 if lasted_s >= _STEADY_S else self._failures + 1
         self._trouble = error
+        if error.status == 403 or self.synced.is_set():
+            self._synced_or_forbidden.set()
+        else:
+            self._synced_or_forbidden.clear()
         say = _log.warning if self._failures == _WORTH_A_WARNING else _log.debug
         say("the API server cannot be watched, trying again", reason=self._where, error=error, attempt=self._failures)
         self._on_trouble(error)

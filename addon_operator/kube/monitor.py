@@ -91,6 +91,10 @@ class Monitor(Protocol):
     def blocked_reason(self) -> str | None:
         """Why nothing can be listed or watched; None if nothing is wrong, or if a server is just away."""
 
+    @property
+    def kind_missing(self) -> bool:
+        """Whether it is blocked because the server does not know the kind."""
+
     async def settled(self) -> None:
         """Returns as soon as everything is listed, or the monitor is blocked or stopped."""
 
@@ -185,6 +189,10 @@ class _Monitor:
     @property
     def blocked_reason(self) -> str | None:
         return self._blocked
+
+    @property
+    def kind_missing(self) -> bool:
+        return self._missing is not None
 
     async def settled(self) -> None:
         await self._is_settled.wait()

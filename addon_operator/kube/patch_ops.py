@@ -189,13 +189,11 @@ _CREATES: dict[str, CreateVerb] = {verb: verb for verb in ("Create", "CreateOrUp
 _DELETES: dict[str, DeleteVerb] = {verb: verb for verb in ("Delete", "DeleteInBackground", "DeleteNonCascading")}
 _PATCH_FIELDS: dict[PatchVerb, str] = {"MergePatch": "mergePatch", "JSONPatch": "jsonPatch", "JQPatch": "jqFilter"}
 _UNSENDABLE = "is nested too deeply, or holds an integer beyond 64 bits or a text that is not Unicode"
+_VERBS = (*_CREATES, *_DELETES, *_PATCH_FIELDS)
 _OPTIONS = {"operation", "subresource", "ignoreMissingObject", "ignoreHookError"}
 _TARGET = {"apiVersion", "kind", "namespace", "name"}
-_FIELDS: dict[str, set[str]] = {
-    **dict.fromkeys(_CREATES, _OPTIONS | {"object"}),
-    **dict.fromkeys(_DELETES, _OPTIONS | _TARGET),
-    **{verb: _OPTIONS | _TARGET | {field} for verb, field in _PATCH_FIELDS.items()},
-}
+# An operation may have those of others, too, without effect: hooks say `namespace` beside an `object`, for instance.
+_FIELDS = _OPTIONS | _TARGET | {"object", *_PATCH_FIELDS.values()}
 
 
 class _Fields:
@@ -216,13 +214,13 @@ class _Fields:
         if self.problems:
             return None
         verb = self._fields.get("operation")
-        if not isinstance(verb, str) or verb not in _FIELDS:
+        if not isinstance(verb, str) or verb not in _VERBS:
             state = "is unknown" if verb else "is required"
-            self.problems.append(f"operation: {state}: one of " + ", ".join(_FIELDS))
+            self.problems.append(f"operation: {state}: one of " + ", ".join(_VERBS))
             return None
         self.title = f" ({verb})"
-        unknown = sorted(self._fields.keys() - _FIELDS[verb])
-        self.problems += [f"{name}: is not a field of {verb}" for name in unknown]
+        unknown = sorted(self._fields.keys() - _FIELDS)
+        self.problems += [f"{name}: is not a field of operations" for name in unknown]
         operation = self._create(_CREATES[verb]) if verb in _CREATES else self._of_existing(verb)
         return None if self.problems else operation
 

@@ -21,7 +21,7 @@ class RunFacts:
         hooks_loaded: the `--config` of its hooks is known.
         started: its onStartup hooks have succeeded since it was enabled.
         watching: the monitors of its hooks run since then, and their Synchronization was asked for.
-        synchronized: every Synchronization that is waited for is over.
+        synchronized: every Synchronization that is waited for is over, or cannot be had now.
         reacting: the schedules and webhooks of its hooks are served.
         before_helm, helm, after_helm: these parts of this run are over.
         has_release: there is something for Helm to do.

@@ -53,7 +53,7 @@ class ModuleState:
     Attributes:
         phase: where it is.
         started: onStartup hooks have succeeded since it was enabled.
-        watching: the monitors of its hooks were started since then, and their Synchronization was asked for.
+        watching: the Synchronization of its hooks was asked for since then, or since their files changed.
         reacting: the schedules and webhooks of its hooks are served.
         began_at: loop time at which the run under way began; None if none is.
         hooks: its hooks, once their configuration is known.
@@ -119,11 +119,9 @@ class ModuleRegistry:
         return self._states.setdefault(name, ModuleState())
 
     def find_hook(self, hook: HookId) -> Hook | None:
-        """Finds a hook of a module; None if the module is disabled or does not have it (any more)."""
-        if hook.module is None or not self.is_enabled(hook.module):
-            return None
-        hooks = self.state(hook.module).hooks
-        return hooks.find(hook) if hooks else None
+        """Finds a hook of a module, also of one that is being disabled; None if it does not have it (any more)."""
+        state = self._states.get(hook.module or "")
+        return state.hooks.find(hook) if state and state.hooks else None
 
     def verdict(self, name: str) -> Verdict | None:
         """The last verdict about a module; None before the first converge."""

@@ -13,7 +13,7 @@ from typing import assert_never
 from addon_operator.errors import AddonOperatorError
 from addon_operator.hooks.bindings import MAIN_QUEUE
 from addon_operator.hooks.catalog import HookCatalog
-from addon_operator.hooks.context import LifecycleContext, Synchronization
+from addon_operator.hooks.context import LifecycleContext
 from addon_operator.hooks.effects import HookRuns, Run
 from addon_operator.hooks.hook import Hook, LoadedHooks
 from addon_operator.logs import get_logger
@@ -60,13 +60,7 @@ class Finished:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Paused:
-    """The run goes on when the Synchronization of the module's hooks is over: call it again.
-
-    Attributes:
-        synchronizations: what the hooks have to be run for now; empty if they only have to be waited for.
-    """
-
-    synchronizations: tuple[tuple[Hook, Synchronization], ...] = ()
+    """The run goes on when the Synchronization of the module's hooks is over: call it again."""
 
 
 class ModuleRunner:
@@ -80,6 +74,7 @@ class ModuleRunner:
         hooks: HookRuns,
         reactions: Reactions,
         drop_tasks: Callable[[str], None],
+        end_tasks: Callable[[str], None],
         store: ValuesStore,
         deployment: ModuleDeployment,
         crds: CrdInstaller,
@@ -90,6 +85,7 @@ class ModuleRunner:
         self._hooks = hooks
         self._reactions = reactions
         self._drop_tasks = drop_tasks
+        self._end_tasks = end_tasks
         self._store = store
         self._deployment = deployment
         self._crds = crds
@@ -125,6 +121,8 @@ class ModuleRunner:
         if not self._registry.is_enabled(name):
             return Finished()
         module, state = self._registry.get(name), self._registry.state(name)
+        if state.phase is ModulePhase.WAITING:
+            state.phase = ModulePhase.STARTUP  # from here on there may be something to delete
         state.began_at = state.began_at or asyncio.get_running_loop().time()
         try:
             with self._deployment.quiet(name):
@@ -158,14 +156,14 @@ class ModuleRunner:
                     await self._run_hooks(module, state, "onStartup", activation)
                     state.started = True
                 case StartMonitors():
-                    synchronizations = await self._reactions.monitors.synchronize(_hooks(state))
+                    asked_for = await self._reactions.monitors.synchronize(_hooks(state))
                     state.watching = True
-                    if synchronizations:
-                        return Paused(synchronizations)
+                    if asked_for:  # also those that are not waited for have to be put into their queues
+                        return Paused()
                 case AwaitSynchronization():
                     return Paused()
                 case StartReactions():
-                    await self._reactions.start(_hooks(state))
+                    await self._reactions.start(module.name, _hooks(state))
                     state.reacting = True
                 case RunHooks(binding="beforeHelm"):
                     await self._run_hooks(module, state, "beforeHelm", activation)
@@ -192,6 +190,14 @@ class ModuleRunner:
             reacting=state.reacting,
         )
 
+    def suspend(self, name: str) -> None:
+        """A module that runs is disabled: its hooks hear of nothing any more, and begin anew if that is taken back."""
+        state = self._registry.state(name)
+        self._reactions.pause(_hooks(state))
+        self._end_tasks(name)
+        state.watching = state.reacting = False
+        state.began_at = None
+
     async def settle(self) -> None:
         """Waits for what runs leave behind them: notes on releases."""
         await self._deployment.settle()
@@ -203,8 +209,11 @@ class ModuleRunner:
             AddonOperatorError: a step failed; the whole delete is tried again.
         """
         module, state = self._registry.get(name), self._registry.state(name)
-        state.phase, state.started, state.began_at = ModulePhase.DELETING, False, None
+        state.phase, state.started = ModulePhase.DELETING, False
         try:
+            self.suspend(name)
+            # Before the release goes: a webhook that nobody answers would hold it up.
+            await self._reactions.withdraw(hook.id for hook in _hooks(state))
             await self._delete(module, state, activation)
         except AddonOperatorError as error:
             state.error = str(error)
@@ -222,10 +231,8 @@ class ModuleRunner:
             match step:
                 case LoadHooks():
                     await self._load_hooks(module, state)
-                    # Before the release goes: a webhook that nobody answers would hold it up.
-                    await self._reactions.stop(_hooks(state))
-                    state.reacting = False
-                    self._drop_tasks(module.name)
+                    # Also what is deleted without having run in this process has snapshots (contract.md 6.3).
+                    await self._reactions.monitors.listed([hook for hook in _hooks(state) if _deletes(hook)])
                     facts = dataclasses.replace(facts, hooks_loaded=True)
                 case RunHooks(binding="beforeDeleteHelm"):
                     await self._run_hooks(module, state, "beforeDeleteHelm", activation)
@@ -247,7 +254,9 @@ class ModuleRunner:
         Raises:
             AddonOperatorError: a webhook cannot be withdrawn.
         """
-        await self._forget_hooks(name, self._registry.state(name))
+        state = self._registry.state(name)
+        self._forget_hooks(name, state)
+        await self._reactions.withdraw(hook.id for hook in _hooks(state))
 
     async def purge(self, release: str) -> None:
         """Uninstalls a release of ours whose module is gone.
@@ -262,21 +271,18 @@ class ModuleRunner:
         if module.has_hooks:
             loaded = await self._catalog.load(module.path / "hooks", module=module.name)
         if loaded.hooks != known.hooks:
-            await self._forget_hooks(module.name, state)
+            self._forget_hooks(module.name, state)
         state.hooks = loaded
         for warning in set(loaded.warnings) - set(known.warnings):
             log.warning("files", module=module.name, reason=warning)
         for hook in state.hooks.hooks:
             self._metrics.bindings(module.name, hook.id.name, len(hook.config.bindings()))
 
-    async def _forget_hooks(self, name: str, state: ModuleState) -> None:
+    def _forget_hooks(self, name: str, state: ModuleState) -> None:
         """Ends what the former hooks react to: files have changed, so everything of it begins anew."""
-        former = _hooks(state)
         self._drop_tasks(name)
-        if state.watching or state.reacting:
-            await self._reactions.stop(former)
-            self._reactions.monitors.stop(hook.id for hook in former)
-            state.watching = state.reacting = False
+        self._reactions.forget(_hooks(state))
+        state.watching = state.reacting = False
 
     async def _run_hooks(self, module: Module, state: ModuleState, binding: ModuleBinding, activation: str) -> bool:
         """Runs the hooks of one binding in order; answers whether the module's values are different afterwards."""
@@ -293,3 +299,7 @@ class ModuleRunner:
 
 def _hooks(state: ModuleState) -> tuple[Hook, ...]:
     return state.hooks.hooks if state.hooks else ()
+
+
+def _deletes(hook: Hook) -> bool:
+    return any(hook.config.order(kind) is not None for kind in ("beforeDeleteHelm", "afterDeleteHelm"))

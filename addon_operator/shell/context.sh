@@ -2,6 +2,11 @@
 # shellcheck disable=SC2016  # the variables in single quotes are those of jq
 # What a handler may ask about its binding context. Paths: see tokens in hook.jq.
 
+# What context::get takes for a path: as tokens, but keys with blanks, or with what only jq knows, must be quoted.
+_CONTEXT_BARE='[^]["'\''.|?()[:space:]]+'
+_CONTEXT_QUOTED='"([^"\]|\\.)*"|'\''[^'\'']*'\'
+_CONTEXT_PATH="^(\.?|(\.?($_CONTEXT_BARE|$_CONTEXT_QUOTED)|\[[0-9]+])(\.($_CONTEXT_BARE|$_CONTEXT_QUOTED)|\[[0-9]+])*)\$"
+
 # context::jq JQ-ARGUMENT...: jq on the context of this handler.
 context::jq() {
   jq "$@" <<<"${_HOOK_CONTEXT:?only a handler has a current context}"
@@ -12,15 +17,21 @@ context::global::jq() {
   jq "$@" "${BINDING_CONTEXT_PATH:?is set by the operator}"
 }
 
-# context::get [--required] PATH: prints what is there, a string without quotes; null if there is nothing.
+# context::get [--required] PATH: prints what is there, a string without quotes; null if there is nothing. What is no
+# path is the rest of a jq program that begins with a dot.
 context::get() {
-  local value=at
+  local value=at program
   if [[ ${1:-} == --required ]]; then
     value=required
     shift
   fi
   (($# <= 1)) || hook::_usage '[--required] PATH' || return
-  context::_query -r --arg path "${1:-}" "$value(\$path)"
+  program="$value(\$path)"
+  if [[ ! ${1:-} =~ $_CONTEXT_PATH ]]; then
+    # A program may end in a remark.
+    program="[.${1#.}"$'\n'"] | given(\"$value\"; \$path)"
+  fi
+  context::_query -r --arg path "${1:-}" "$program"
 }
 
 context::has() {

@@ -37,6 +37,10 @@ def find($tokens):
 # Answers what the path leads to; not there is an error.
 def required($path): find(tokens($path)) | if . == [] then fail("\($path) is required, but is not there") else .[0] end;
 
+# Answers the results of a program; with "required", none but nulls is an error.
+def given($how; $program):
+  if $how == "required" and all(. == null) then fail("\($program) is required, but is not there") else .[] end;
+
 # Answers what the path leads to, null if it leads nowhere.
 def at($path): find(tokens($path))[0];
 

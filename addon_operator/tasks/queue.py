@@ -170,6 +170,7 @@ class TaskQueue:
         self._status = "waiting for task"
         self._since = 0.0
         self._running: _Entry | None = None
+        self._attempting: asyncio.Future[Outcome] | None = None
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -238,6 +239,11 @@ class TaskQueue:
                 self._head_changed.set()
         return tuple(entry.task for entry in dropped)
 
+    def interrupt(self, unwanted: Callable[[Task], bool]) -> None:
+        """Ends the attempt at work if its task is unwanted; the task is over then, and its child processes end."""
+        if self._running is not None and self._attempting is not None and unwanted(self._running.task):
+            self._attempting.cancel()
+
     async def run(self) -> None:
         """Works until cancelled."""
         loop = asyncio.get_running_loop()
@@ -296,15 +302,22 @@ class TaskQueue:
         started = self._since = loop.time()
         self._status = "repeat head task" if entry.failures else "run first task"
         self._running = entry
+        self._attempting = asyncio.ensure_future(self._handle(entry.task, self.name))
         try:
-            outcome = await self._handle(entry.task, self.name)
+            outcome = await self._attempting
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if current is None or current.cancelling():
+                raise
+            log.info("task is ended", queue=self.name, task=kind(entry.task.payload), scope=subject(entry.task.payload))
+            outcome = Done()
         except AddonOperatorError as error:
             outcome = Retry(str(error))
         except Exception as error:  # a bug in one handler must not end the queue
             log.exception("task handler broke", task=kind(entry.task.payload), error=error, exc_info=error)
             outcome = Retry(f"internal error: {type(error).__name__}: {error}")
         finally:
-            self._running = None
+            self._running = self._attempting = None
         ended = loop.time()
         self._report(entry, outcome, waited_s=started - entry.since, duration_s=ended - started)
         entry.since = self._since = ended
@@ -418,8 +431,12 @@ class QueueSet:
         """Runs all workers, also those of queues made later, until cancelled."""
         async with asyncio.TaskGroup() as group:
             self._group = group
-            for queue in self.all():
-                self._start(queue)
+            try:
+                for queue in self.all():
+                    self._start(queue)
+                await asyncio.Event().wait()
+            finally:
+                self._group = None  # a queue that is made now has nobody left to work in it
 
     def _make(self, name: str) -> TaskQueue:
         return TaskQueue(name, self._handle, retry=self._retry, observe=self._observe, on_action=self._on_action)

@@ -11,10 +11,13 @@ from typing import Final
 from urllib.parse import quote
 
 from addon_operator.hooks.bindings import Admission, AdmissionKind, AdmissionRule
-from addon_operator.jsondoc import JsonObject
+from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.kube.refs import Resource
 from addon_operator.webhooks.endpoint import Address
 
+_CORE: Final = frozenset({"", "*"})
+_STORES: Final = frozenset({"configmaps", "secrets", "*", "*/*"})
+_MOST_CONDITIONS: Final = 64
 _GROUP: Final = "admissionregistration.k8s.io"
 RESOURCES: Final[Mapping[AdmissionKind, Resource]] = {
     "kubernetesValidating": Resource(
@@ -47,8 +50,32 @@ def labels(identity: str) -> JsonObject:
     return {MANAGED_BY: "addon-operator", OPERATOR: identity}
 
 
-def webhook(binding: Admission, address: Address) -> JsonObject:
-    """Answers the entry of one binding."""
+def not_own(namespace: str, config_map: str) -> JsonObject:
+    """Answers a match condition: not what the operator itself cannot do without.
+
+    That is its ConfigMap and the Secrets of releases: whoever cannot write these cannot switch a bad hook off.
+
+    Args:
+        namespace: the operator's.
+        config_map: its ConfigMap there.
+    """
+    # A request need not have a namespace or a name, and an expression that fails would refuse it.
+    expression = (
+        f'!(request.resource.group == "" && has(request.namespace) && request.namespace == "{namespace}"'
+        f' && has(request.name) && (request.resource.resource == "configmaps" && request.name == "{config_map}"'
+        ' || request.resource.resource == "secrets" && request.name.startsWith("sh.helm.release.")))'
+    )
+    return {"name": "addon-operator.io/not-own", "expression": expression}
+
+
+def webhook(binding: Admission, address: Address, *, not_own: JsonObject | None = None) -> JsonObject:
+    """Answers the entry of one binding.
+
+    Args:
+        binding: what the hook declares.
+        address: where it is served.
+        not_own: added to the conditions of those that could concern what the operator needs itself.
+    """
     entry: JsonObject = {
         "name": binding.name,
         "clientConfig": {**address.client_config(admission_path(binding)), **_authority(address)},
@@ -58,8 +85,8 @@ def webhook(binding: Admission, address: Address) -> JsonObject:
         "timeoutSeconds": binding.timeout_s,
         "admissionReviewVersions": ["v1"],
     }
-    if binding.match_conditions:
-        entry["matchConditions"] = [{"name": name, "expression": text} for name, text in binding.match_conditions]
+    if conditions := _conditions(binding, not_own):
+        entry["matchConditions"] = conditions
     if binding.label_selector is not None:
         entry["objectSelector"] = binding.label_selector
     if binding.namespace_labels is not None:
@@ -82,6 +109,18 @@ def conversion(crd_name: str, address: Address) -> JsonObject:
     """Answers the `conversion` of a definition."""
     client = {**address.client_config(conversion_path(crd_name)), **_authority(address)}
     return {"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]}}
+
+
+def _conditions(binding: Admission, not_own: JsonObject | None) -> list[JsonValue]:
+    declared: list[JsonValue] = [{"name": name, "expression": text} for name, text in binding.match_conditions]
+    # One more than the API server takes would lose the whole configuration.
+    if not_own is None or len(declared) >= _MOST_CONDITIONS or not any(map(_concerns_stores, binding.rules)):
+        return declared
+    return [*declared, not_own]
+
+
+def _concerns_stores(rule: AdmissionRule) -> bool:
+    return not (_CORE.isdisjoint(rule.api_groups) or _STORES.isdisjoint(rule.resources))
 
 
 def _authority(address: Address) -> JsonObject:

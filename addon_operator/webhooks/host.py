@@ -26,7 +26,7 @@ from addon_operator.webhooks.admission import AdmissionRoute, DepartedRoute
 from addon_operator.webhooks.conversion import ConversionRoute
 from addon_operator.webhooks.endpoint import Address, EndpointSettings, WebhookSettings
 from addon_operator.webhooks.listener import Listener
-from addon_operator.webhooks.registration import Registration
+from addon_operator.webhooks.registration import ConfigurationGuard, Registration, Version
 from addon_operator.webhooks.review import Reviewer
 from addon_operator.webhooks.server import ReviewServer, Route
 from addon_operator.webhooks.table import Bindings, Table, tabulate
@@ -58,6 +58,7 @@ class WebhookHost:
         self._reviewer = reviewer
         self._settings = settings
         self._registration = Registration(client, identity=settings.identity)
+        self._guards = {kind: self._guard(kind) for kind in _KINDS}
         self._authority: Authority | None = None
         self._admission_routes: dict[str, Route] = {}
         self._conversion_routes: dict[str, Route] = {}
@@ -165,11 +166,13 @@ class WebhookHost:
                 _log.info("no right to look for webhooks of a former run", error=error)
 
     async def run(self) -> None:
-        """Renews certificates and keeps conversions registered, until it is cancelled."""
+        """Renews certificates and keeps everything registered, until it is cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._renew_forever(), name="webhook certificates")
             group.create_task(self._follow_definitions(), name="webhook definitions")
             group.create_task(self._repair_forever(), name="webhook registrations")
+            for kind, guard in self._guards.items():
+                group.create_task(guard.run(), name=f"webhook configuration {kind}")
 
     async def renew(self, now: datetime.datetime) -> None:
         """Renews the certificates that are due at an instant; called by `run`.
@@ -272,6 +275,7 @@ class WebhookHost:
             self._configured[kind] = None
             await self._registration.configure(kind, document)
             self._configured[kind] = document
+            self._guards[kind].want(bool(document["webhooks"]))
 
     async def _convert(self, crd_name: str) -> None:
         wanted = configurations.conversion(crd_name, self._address(self._conversion))
@@ -290,9 +294,35 @@ class WebhookHost:
         del self._converted[crd_name]
         self._awaited.discard(crd_name)
 
+    def _guard(self, kind: AdmissionKind) -> ConfigurationGuard:
+        return ConfigurationGuard(
+            self._client,
+            kind,
+            name=self._name(kind),
+            identity=self._settings.identity,
+            restore=functools.partial(self._restore, kind),
+        )
+
+    async def _restore(self, kind: AdmissionKind, seen: Version | None) -> bool:
+        async with self._lock:
+            if self._stopped or self._registration.is_as_written(kind, self._name(kind), seen):
+                return False
+            document = self._document(kind)
+            if self._configured.get(kind) != document:
+                return False  # it is about to be written anyway
+            try:
+                return await self._registration.restore(kind, document)
+            except KubeError as error:
+                self._configured[kind] = None
+                self._note({kind: error})
+                return True
+
     def _document(self, kind: AdmissionKind) -> JsonObject:
         found = self._table.admitters.get(kind, ())
-        webhooks = [configurations.webhook(one.binding, self._address(self._admission)) for one in found]
+        not_own = configurations.not_own(self._settings.namespace, self._settings.config_map)
+        webhooks = [
+            configurations.webhook(one.binding, self._address(self._admission), not_own=not_own) for one in found
+        ]
         return configurations.configuration(kind, self._name(kind), identity=self._settings.identity, webhooks=webhooks)
 
     def _name(self, kind: AdmissionKind) -> str:

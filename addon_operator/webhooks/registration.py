@@ -1,19 +1,22 @@
 """Writes webhook configurations and conversions into the cluster, and takes them out again.
 
 What is written carries the label of this operator; what another one wrote is not touched. Writing the same again is
-harmless: the API server notices that nothing changed.
+harmless: the API server notices that nothing changed. A `ConfigurationGuard` notices what others do to a configuration.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Final, TypeAlias, TypeVar
 
 from addon_operator import jsondoc
+from addon_operator.backoff import RetryPolicy
 from addon_operator.errors import KubeError
 from addon_operator.hooks.bindings import AdmissionKind
 from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.kube.client import KubeClient
+from addon_operator.kube.informer import Event, Informer
 from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, Resource, metadata_of
 from addon_operator.logs import get_logger
 from addon_operator.webhooks.configurations import CONVERTER, OPERATOR, RESOURCES
@@ -21,8 +24,12 @@ from addon_operator.webhooks.configurations import CONVERTER, OPERATOR, RESOURCE
 _log = get_logger("webhooks")
 
 T = TypeVar("T")
+Version: TypeAlias = tuple[JsonValue, JsonValue]
+"""uid and generation of a configuration: they change with everything in it but its metadata."""
 
 _CONFLICTS: Final = 5
+_RETRY: Final = RetryPolicy(1.0, 30.0)
+_FORBIDDEN_PAUSE_S: Final = 60.0
 _MERGE: Final = "application/merge-patch+json"
 _METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
@@ -38,6 +45,8 @@ class Registration:
     def __init__(self, client: KubeClient, *, identity: str) -> None:
         self._client = client
         self._identity = identity
+        # By kind and name, what the API server made of the last write.
+        self._written: dict[str, Version] = {}
 
     async def configure(self, kind: AdmissionKind, document: JsonObject) -> None:
         """Writes a webhook configuration; one without webhooks is removed.
@@ -45,7 +54,27 @@ class Registration:
         Raises:
             KubeError: the API server refused it, or another operator has one of this name.
         """
-        await _again_on_conflict(lambda: self._configure(RESOURCES[kind], document))
+        resource = RESOURCES[kind]
+        await _again_on_conflict(lambda: self._configure(resource, document))
+
+    def is_as_written(self, kind: AdmissionKind, name: str, seen: Version | None) -> bool:
+        """Answers whether a configuration that was seen is the one that was written last.
+
+        Args:
+            kind: what kind of configuration.
+            name: the configuration's name.
+            seen: None if there is none.
+        """
+        return self._written.get(_what(RESOURCES[kind], name)) == seen
+
+    async def restore(self, kind: AdmissionKind, document: JsonObject) -> bool:
+        """Writes a configuration again if somebody else changed or removed it; answers whether that was so.
+
+        Raises:
+            KubeError: as `configure`.
+        """
+        resource = RESOURCES[kind]
+        return await _again_on_conflict(lambda: self._restore(resource, document))
 
     async def stale(self, kind: AdmissionKind) -> tuple[str, ...]:
         """Lists the configurations of this operator by name, whoever wrote them."""
@@ -84,20 +113,45 @@ class Registration:
 
     async def _configure(self, resource: Resource, document: JsonObject) -> None:
         name = str(metadata_of(document)["name"])
-        path, what = resource.path(name=name), f"{resource.kind} {name}"
+        path, what = resource.path(name=name), _what(resource, name)
         existing = await self._get(path)
-        if not document["webhooks"]:
-            if existing is not None and self._owns(existing, OPERATOR):
-                await self._delete(path, existing)
-                _log.info("webhooks unregistered", reason=what)
+        if document["webhooks"]:
+            await self._write(resource, existing, document)
+            _log.info("webhooks registered", reason=what)
             return
+        self._written.pop(what, None)
+        if existing is not None and self._owns(existing, OPERATOR):
+            await self._delete(path, existing)
+            _log.info("webhooks unregistered", reason=what)
+
+    async def _restore(self, resource: Resource, document: JsonObject) -> bool:
+        name = str(metadata_of(document)["name"])
+        what = _what(resource, name)
+        existing = await self._get(resource.path(name=name))
+        if existing is not None and self._owns(existing, OPERATOR) and version_of(existing) == self._written.get(what):
+            return False
+        await self._write(resource, existing, document)
+        happened = "removed" if existing is None else "changed"
+        _log.warning(f"webhooks that somebody else {happened} are registered again", reason=what)
+        return True
+
+    async def _write(self, resource: Resource, existing: JsonObject | None, document: JsonObject) -> None:
+        name = str(metadata_of(document)["name"])
+        what = _what(resource, name)
         if existing is None:
-            await self._client.request("POST", resource.path(), body=jsondoc.dumps(document))
+            method, path, body = "POST", resource.path(), document
         else:
-            self._check_owner(existing, OPERATOR, what)
+            if not self._lost_label(existing, what):
+                self._check_owner(existing, OPERATOR, what)
             metadata: JsonObject = {**metadata_of(existing), "labels": _labels(existing) | _labels(document)}
-            await self._client.request("PUT", path, body=jsondoc.dumps({**document, "metadata": metadata}))
-        _log.info("webhooks registered", reason=what)
+            method, path, body = "PUT", resource.path(name=name), {**document, "metadata": metadata}
+        answer = await self._client.request(method, path, body=jsondoc.dumps(body))
+        self._written[what] = version_of(_object(answer))
+
+    def _lost_label(self, existing: JsonObject, what: str) -> bool:
+        """Answers whether it is the very object that was written here, and nobody else claims it."""
+        uid, _ = self._written.get(what, (None, None))
+        return OPERATOR not in _labels(existing) and uid is not None and uid == version_of(existing)[0]
 
     async def _delete(self, path: str, existing: JsonObject) -> None:
         metadata = metadata_of(existing)
@@ -156,6 +210,110 @@ class Registration:
             raise KubeError(message, status=409, reason="ForeignObject")
 
 
+class ConfigurationGuard:
+    """Has a configuration of this operator written again once somebody else changes or removes it.
+
+    Watches only while something is registered. Who may not watch is told so once, and goes on without.
+
+    Args:
+        client: the connection.
+        kind: what kind of configuration.
+        name: the configuration's name.
+        identity: which operator this is.
+        restore: told what was seen (None for nothing) whenever that changes, also by writes of this operator; answers
+            whether somebody else did it, and puts that right. Must not raise.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        kind: AdmissionKind,
+        *,
+        name: str,
+        identity: str,
+        restore: Callable[[Version | None], Awaitable[bool]],
+    ) -> None:
+        self._client = client
+        self._resource = RESOURCES[kind]
+        self._name = name
+        self._identity = identity
+        self._restore = restore
+        self._wanted, self._unwanted = asyncio.Event(), asyncio.Event()
+        self._seen: Version | None = None
+        self._stirred = asyncio.Event()
+
+    def want(self, wanted: bool) -> None:  # noqa: FBT001 -- nothing else could be meant
+        """Says whether there is something to guard."""
+        now, before = (self._wanted, self._unwanted) if wanted else (self._unwanted, self._wanted)
+        now.set()
+        before.clear()
+
+    async def run(self) -> None:
+        """Guards until it is cancelled."""
+        while True:
+            await self._wanted.wait()
+            await _until(self._unwanted, self._watch_forever(), self._restore_forever())
+
+    async def _watch_forever(self) -> None:
+        told = False
+        while True:
+            forbidden = asyncio.Event()
+            informer = self._informer(forbidden)
+            self._seen = None
+            await _until(forbidden, informer.run(), self._look(informer))
+            if not told:
+                _log.warning(
+                    "no right to list and watch webhook configurations: what others do to them is not noticed",
+                    reason=self._resource.plural,
+                )
+                told = True
+            await asyncio.sleep(_FORBIDDEN_PAUSE_S)
+
+    def _informer(self, forbidden: asyncio.Event) -> Informer:
+        def note(error: KubeError | None) -> None:
+            if error is not None and error.status == 403:
+                forbidden.set()
+
+        return Informer(
+            self._client,
+            self._resource,
+            namespace=None,
+            label_selector=f"{OPERATOR}={self._identity}",
+            metadata_only=True,
+            handler=self._changed,
+            on_trouble=note,
+        )
+
+    def _changed(self, event: Event) -> None:
+        if metadata_of(event.object).get("name") == self._name:
+            self._seen = None if event.kind == "DELETED" else version_of(event.object)
+            self._stirred.set()
+
+    async def _look(self, informer: Informer) -> None:
+        """What was removed before the first list is in no event."""
+        await informer.synced.wait()
+        self._stirred.set()
+
+    async def _restore_forever(self) -> None:
+        attempts = 0
+        while True:
+            await self._stirred.wait()
+            self._stirred.clear()
+            attempts = attempts + 1 if await self._restore(self._seen) else 0
+            if attempts:
+                # Two who do not agree about it must not write it without a pause.
+                await asyncio.sleep(_RETRY.delay_s(attempts))
+
+
+async def _until(event: asyncio.Event, *work: Coroutine[object, object, None]) -> None:
+    """Works until something happens."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one, name="webhook configurations") for one in work]
+        await event.wait()
+        for task in tasks:
+            task.cancel()
+
+
 async def _again_on_conflict(write: Callable[[], Awaitable[T]]) -> T:
     conflicts = 0
     while True:
@@ -178,6 +336,16 @@ def _replacing(conversion: JsonObject) -> JsonObject:
         **conversion,
         "webhook": {**webhook, "clientConfig": {**absent, **client}},
     }
+
+
+def version_of(configuration: JsonObject) -> Version:
+    """Answers which state of which configuration this is."""
+    metadata = metadata_of(configuration)
+    return metadata.get("uid"), metadata.get("generation")
+
+
+def _what(resource: Resource, name: str) -> str:
+    return f"{resource.kind} {name}"
 
 
 def _strategy(definition: JsonObject) -> JsonValue:

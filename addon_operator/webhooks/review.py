@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ T = TypeVar("T")
 _LONGEST_WARNING: Final = 256
 _MOST_WARNINGS: Final = 16
 _OPERATIONS: Final = ("add", "remove", "replace", "move", "copy", "test")
+_ADMISSION_FIELDS: Final = ("allowed", "message", "warnings", "patch")
+_CONVERSION_FIELDS: Final = ("failedMessage", "convertedObjects")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,21 +108,24 @@ class ConversionRequest:
 
 
 def parse_admission_response(data: bytes) -> AdmissionAnswer:
-    """Reads the response file of an admission hook.
+    """Reads the response file of an admission hook: the first JSON value of it counts.
+
+    Fields that nobody knows are passed over, null is like absent, and what does not say `allowed` denies, as with the
+    peer.
 
     Raises:
         InputError: empty, not JSON, or a field at fault; all of them.
     """
-    return _parse_response(data, _admission_answer)
+    return _parse_response(data, _ADMISSION_FIELDS, _admission_answer)
 
 
 def parse_conversion_response(data: bytes) -> ConversionAnswer:
-    """Reads the response file of a conversion hook.
+    """Reads the response file of a conversion hook, as `parse_admission_response`; no objects are as good as none.
 
     Raises:
         InputError: empty, not JSON, or a field at fault; all of them.
     """
-    return _parse_response(data, _conversion_answer)
+    return _parse_response(data, _CONVERSION_FIELDS, _conversion_answer)
 
 
 def parse_admission(body: bytes) -> JsonObject:
@@ -264,13 +270,10 @@ def _request(body: bytes, kind: str, api_version: str) -> JsonObject:
     return request
 
 
-def _parse_response(data: bytes, parse: Callable[[Fields], T]) -> T:
-    if not data.strip():
-        raise InputError("the response file is empty")
-    try:
-        document = jsondoc.loads(data)
-    except ValueError as error:
-        raise InputError("the response file is not one JSON document") from error
+def _parse_response(data: bytes, names: Sequence[str], parse: Callable[[Fields], T]) -> T:
+    document = _first_value(data)
+    if isinstance(document, dict):
+        document = {name: document[name] for name in names if document.get(name) is not None}
     errors: list[str] = []
     answer = parse_map(document, "", errors, parse)
     if errors:
@@ -278,9 +281,24 @@ def _parse_response(data: bytes, parse: Callable[[Fields], T]) -> T:
     return answer
 
 
+def _first_value(data: bytes) -> JsonValue:
+    if not data.strip():
+        raise InputError("the response file is empty")
+    try:
+        return jsondoc.loads(data)
+    except ValueError:
+        pass
+    # What follows the first value may be anything, also no text: it must not be read.
+    text = data.decode("utf-8-sig", "surrogateescape").lstrip()
+    try:
+        return jsondoc.loads(text[: json.JSONDecoder().raw_decode(text)[1]])
+    except (ValueError, RecursionError) as error:
+        raise InputError("the response file does not begin with a JSON document") from error
+
+
 def _admission_answer(fields: Fields) -> AdmissionAnswer:
     return AdmissionAnswer(
-        allowed=fields.take("allowed", bool, False, required=True),
+        allowed=fields.flag("allowed", default=False),
         message=fields.text("message"),
         warnings=fields.texts("warnings"),
         patch=_patch(fields),
@@ -332,8 +350,6 @@ def _conversion_answer(fields: Fields) -> ConversionAnswer:
     objects = [item for item in items if isinstance(item, dict)]
     if len(objects) != len(items):
         fields.fail("convertedObjects", "must be a list of objects")
-    if not message and not fields.has("convertedObjects"):
-        fields.fail("convertedObjects", "is required, unless failedMessage says why there are none")
     return ConversionAnswer(message, tuple(objects))
 
 

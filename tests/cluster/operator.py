@@ -33,7 +33,7 @@ def eventually(check: Callable[[], T], *, within_s: float = WITHIN_S, what: str 
         try:
             if answer := check():
                 return answer
-        except (AssertionError, DevClusterError, OSError, KeyError, ValueError) as error:
+        except (AssertionError, DevClusterError, OSError, LookupError, ValueError) as error:
             trouble = error
         if time.monotonic() > deadline:
             raise AssertionError(f"not in {within_s:g} s: {what or check}: {trouble}") from trouble

@@ -35,6 +35,11 @@ WHERE = "hooks/a.sh: METRICS_PATH"
             (Record(1, "m", "gauge", 1.0),),
             id="null-and-empty-are-absent",
         ),
+        pytest.param(
+            '{"name":"m","set":1,"labels":{"a":null,"b":"x"}}',
+            (Record(1, "m", "gauge", 1.0, (("a", ""), ("b", "x"))),),
+            id="label-null",
+        ),
         pytest.param('{"name":"m","set":1,"colour":"red"}', (Record(1, "m", "gauge", 1.0),), id="unknown-key"),
         pytest.param(
             '{"name":"m","set":1,"buckets":[3,2]}', (Record(1, "m", "gauge", 1.0),), id="buckets-of-a-gauge-unused"
@@ -108,6 +113,11 @@ def test_reads(text: str, expected: tuple[MetricOperation, ...]) -> None:
         pytest.param('{"name":"m","set":1,"labels":[]}', ["operation 1 (m): labels: must be an object"], id="labels"),
         pytest.param(
             '{"name":"m","set":1,"labels":{"a":1}}', ["operation 1 (m): labels.a: must be a string"], id="label-type"
+        ),
+        pytest.param(
+            '{"name":"m","set":1,"labels":{"a":false,"__b":null}}',
+            ["operation 1 (m): labels.a: must be a string", "operation 1 (m): labels: '__b' is not a label name"],
+            id="label-bool-and-null-with-a-bad-name",
         ),
         pytest.param(
             '{"name":"m","set":1,"labels":{"a-b":"x"}}',

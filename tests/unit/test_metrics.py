@@ -367,12 +367,6 @@ def test_group_lost_by_a_series_does_not_take_it_along(runs: Runs) -> None:
             id="buckets",
         ),
         pytest.param(
-            {"name": "m", "set": 1, "labels": {"a": "", "b": ""}},
-            {"name": "m", "set": 1},
-            "operation 2 (m): labels: are none, but hook mod/first gave a, b",
-            id="labels",
-        ),
-        pytest.param(
             {"name": "m", "action": "observe", "value": 1, "buckets": [1]},
             {"name": "m_sum", "set": 1},
             "operation 2 (m_sum): name: taken by the histogram m of hook mod/first",
@@ -419,7 +413,50 @@ def test_check_changes_nothing(runs: Runs) -> None:
 def test_global_and_module_hooks_may_share_a_metric(runs: Runs) -> None:
     runs.run(counter("a", group=None))
     found = runs.run(counter("a", group=None), module="mod")
-    assert found == {"seen{hook=h1,kind=a}": 1, "seen{hook=h1,kind=a,module=mod}": 1}
+    assert found == {"seen{hook=h1,kind=a,module=}": 1, "seen{hook=h1,kind=a,module=mod}": 1}
+
+
+def gauge(value: float, *, group: str | None = None, **labels: str | None) -> JsonObject:
+    return {"name": "m", "set": value, "group": group, "labels": dict(labels)}
+
+
+def test_label_names_are_united(runs: Runs) -> None:
+    runs.run(gauge(1, a="x"), gauge(2))
+    found = runs.run(gauge(3, b="y"), hook="h2")
+    assert found == {"m{a=x,b=,hook=h1}": 1, "m{a=,b=,hook=h1}": 2, "m{a=,b=y,hook=h2}": 3}
+
+
+def test_label_names_of_histograms_are_united(runs: Runs) -> None:
+    one: JsonObject = {"name": "h", "action": "observe", "buckets": [1], "value": 1}
+    found = runs.run(one, {**one, "labels": {"a": "x"}}, {**one, "labels": {"a": ""}})
+    assert {line: value for line, value in found.items() if "_count" in line} == {
+        "h_count{a=,hook=h1}": 2,
+        "h_count{a=x,hook=h1}": 1,
+    }
+
+
+@pytest.mark.parametrize("labels", [{}, {"b": ""}, {"b": None}, {"b": "", "c": None}], ids=str)
+def test_a_label_that_is_empty_is_as_good_as_none(runs: Runs, labels: dict[str, str | None]) -> None:
+    """Whichever way a run says it, it is the same series: a counter goes on, a group keeps it or lets it go."""
+    other: JsonObject = {"name": "m", "add": 5, "labels": {"b": "y", "c": "z"}}
+    first: JsonObject = {"name": "m", "add": 1, "group": "g", "labels": {"a": "x"}}
+    runs.run(other, first)
+    again: JsonObject = {**first, "labels": {"a": "x", **labels}}
+    assert runs.run(again) == {"m{a=,b=y,c=z,hook=h1}": 5, "m{a=x,b=,c=,hook=h1}": 2}
+    assert runs.run(first)["m{a=x,b=,c=,hook=h1}"] == 3
+    assert runs.run({"action": "expire", "group": "g"}) == {"m{a=,b=y,c=z,hook=h1}": 5}
+
+
+def test_label_names_go_with_the_last_series(runs: Runs) -> None:
+    runs.run(gauge(1, group="g", a="x"))
+    assert runs.run({"action": "expire", "group": "g"}, gauge(2, b="y")) == {"m{b=y,hook=h1}": 2}
+
+
+def test_label_names_of_a_refused_run_are_forgotten(runs: Runs) -> None:
+    runs.run(gauge(1, a="x"))
+    with pytest.raises(MetricsError):
+        runs.run(gauge(2, b="y"), {"name": "m", "add": 1})
+    assert runs.run(gauge(3, a="x")) == {"m{a=x,hook=h1}": 3}
 
 
 TEXTS = st.text(max_size=8)

@@ -29,7 +29,7 @@ async def _run(engine: HookEngine, path: Path, *, timeout_s: float = 60) -> Hook
     return await engine.run(
         HookCall(
             HOOK, path, (b'[{"binding":"beforeHelm","snapshots":{', b"}}]"), VALUES, CONFIG_VALUES, timeout_s,
-            binding="beforeHelm", queue="main", event_id="e-1",
+            binding="beforeHelm", queue="main",
         )
     )  # fmt: skip
 
@@ -249,7 +249,7 @@ async def test_output_goes_to_the_log(engine: HookEngine, write_hook: WriteHook,
     await _run(engine, write_hook("echo 'hello %s'; sleep 0.1; echo; echo trouble >&2"))
     fields = {
         "component": "hook", "hook": "hooks/hook.sh", "module": "alpha", "binding": "beforeHelm", "queue": "main",
-        "event_id": "e-1", "log_level": "info",
+        "log_level": "info",
     }  # fmt: skip
     assert log.entries == [
         {"event": "hello %s", "output": "stdout", **fields},

@@ -33,9 +33,14 @@ def hook(*bindings: Kubernetes, name: str = "hooks/x", module: str | None = "m")
 
 
 class Bench:
-    """Monitors of hooks over fakes, and what they told."""
+    """Monitors of hooks over fakes, and what they told.
+
+    Attributes:
+        takes_late: whether a Synchronization that comes late is run.
+    """
 
     def __init__(self, *, lists_at_once: bool = True) -> None:
+        self.takes_late = True
         self.events: list[str] = []
         self.late: list[str] = []
         self.warned: list[tuple[ObjectKey, str, str]] = []
@@ -50,8 +55,9 @@ class Bench:
         assert event.namespace == "ns"
         self.events.append(f"{event.binding.name}: {event.watch_event} {event.name}")
 
-    def _listed(self, hook: Hook, context: Synchronization) -> None:
+    def _listed(self, hook: Hook, context: Synchronization) -> bool:
         self.late.append(context.binding.name)
+        return self.takes_late
 
     def _warn(self, about: ObjectKey, reason: str, message: str) -> None:
         self.warned.append((about, reason, message))
@@ -62,6 +68,9 @@ class Bench:
 
     async def synchronize(self, *hooks: Hook) -> list[str]:
         return [context.binding.name for _, context in await self.monitors.synchronize(hooks)]
+
+    def outstanding(self, *hooks: Hook) -> list[str]:
+        return [context.binding.name for _, context in self.monitors.outstanding(hook.id for hook in hooks)]
 
     def heard(self) -> list[str]:
         heard, self.events = self.events, []
@@ -98,7 +107,7 @@ def test_events_before_the_synchronization_are_in_the_snapshot_only() -> None:
         bench.monitors.start(one)
         bench["pods"].change("Added", "a")
         await bench.synchronize(one)
-        bench.monitors.open(one.id, [PODS])
+        bench.monitors.open(one, [PODS])
 
     assert play(scenario).events == []
 
@@ -111,7 +120,7 @@ def test_events_wait_in_order_until_the_synchronization_is_over_and_flow_then() 
         bench["pods"].change("Deleted", "b")
         bench["pods"].change("Modified", "a")
         assert bench.heard() == []
-        bench.monitors.open(one.id, [PODS])
+        bench.monitors.open(one, [PODS])
         assert bench.heard() == ["pods: Added a", "pods: Deleted b", "pods: Modified a"]
         bench["pods"].change("Deleted", "a")
         assert bench.heard() == ["pods: Deleted a"]
@@ -125,9 +134,9 @@ def test_each_binding_has_a_gate_of_its_own() -> None:
         await bench.synchronize(one)
         bench["pods"].change("Added", "a")
         bench["nodes"].change("Added", "n")
-        bench.monitors.open(one.id, [NODES])
+        bench.monitors.open(one, [NODES])
         assert bench.heard() == ["nodes: Added n"]
-        bench.monitors.open(one.id, [PODS, NODES])
+        bench.monitors.open(one, [PODS, NODES])
         assert bench.heard() == ["pods: Added a"]
 
     play(scenario)
@@ -139,7 +148,7 @@ def test_a_synchronization_that_was_not_asked_for_opens_nothing() -> None:
     async def scenario(bench: Bench) -> None:
         one = hook(PODS)
         bench.monitors.start(one)
-        bench.monitors.open(one.id, [PODS])
+        bench.monitors.open(one, [PODS])
         bench["pods"].change("Added", "a")
         assert await bench.synchronize(one) == ["pods"]
 
@@ -157,7 +166,7 @@ def test_only_chosen_events_are_heard(wanted: tuple[WatchEvent, ...]) -> None:
         await bench.synchronize(hook(binding))
         for kind in kinds:
             bench["pods"].change(kind, "held")
-        bench.monitors.open(hook(binding).id, [binding])
+        bench.monitors.open(hook(binding), [binding])
         for kind in kinds:
             bench["pods"].change(kind, "open")
 
@@ -170,11 +179,11 @@ def test_an_event_carries_what_the_monitor_saw() -> None:
     async def main() -> None:
         fakes = FakeMonitors()
         monitors = HookMonitors(
-            fakes, Metrics(), on_event=lambda _, event: heard.append(event), on_listed=lambda *_: None,
+            fakes, Metrics(), on_event=lambda _, event: heard.append(event), on_listed=lambda *_: True,
             warn=lambda *_: None,
         )  # fmt: skip
         await monitors.synchronize([hook(PODS)])
-        monitors.open(hook(PODS).id, [PODS])
+        monitors.open(hook(PODS), [PODS])
         (monitor,) = fakes.started.values()
         monitor.change("Modified", "a", b'"r"')
 
@@ -190,7 +199,7 @@ def test_a_flood_of_held_events_is_folded_object_by_object() -> None:
         for number in range(MOST_CONTEXTS + 1):
             bench["pods"].change("Modified", "ab"[number % 2])
         bench["pods"].change("Deleted", "b")
-        bench.monitors.open(hook(PODS).id, [PODS])
+        bench.monitors.open(hook(PODS), [PODS])
 
     assert play(scenario).events == ["pods: Modified b", "pods: Modified a", "pods: Deleted b"]
 
@@ -198,14 +207,17 @@ def test_a_flood_of_held_events_is_folded_object_by_object() -> None:
 # --- the Synchronization --------------------------------------------------------------------------------------------
 
 
-def test_synchronizations_come_hook_by_hook_in_the_order_of_bindings_and_once() -> None:
+def test_synchronizations_come_hook_by_hook_in_the_order_of_bindings_until_they_are_over() -> None:
     first, second = hook(PODS, NODES), hook(Kubernetes("more", "Pod"), name="hooks/y")
 
     async def scenario(bench: Bench) -> None:
         assert await bench.synchronize(first, hook(name="hooks/none"), second) == ["pods", "nodes", "more"]
-        assert await bench.synchronize(first, second) == []
-        bench.monitors.open(first.id, [PODS])
-        assert await bench.synchronize(first, second) == []
+        bench.monitors.open(first, [PODS])
+        assert await bench.synchronize(first, second) == bench.outstanding(first, second) == ["nodes", "more"]
+        assert bench.outstanding(second) == ["more"]
+        bench.monitors.open(second, second.config.kubernetes)
+        bench.monitors.open(first, [NODES])
+        assert await bench.synchronize(first, second) == bench.outstanding(first, second) == []
 
     assert len(play(scenario).fakes.started) == 3
 
@@ -253,7 +265,7 @@ def test_whether_the_synchronization_is_over(waits: bool, answers: list[bool]) -
         found.append(bench.monitors.synchronized([one.id]))
         await bench.synchronize(one)
         found.append(bench.monitors.synchronized([one.id]))
-        bench.monitors.open(one.id, [binding])
+        bench.monitors.open(one, [binding])
         found.append(bench.monitors.synchronized([one.id]))
 
     play(scenario)
@@ -275,7 +287,7 @@ def test_progress_is_told_when_a_gate_opens_a_binding_is_blocked_or_hooks_end() 
         steps: list[Callable[[], object]] = [
             lambda: bench["pods"].block(MISSING),
             lambda: bench["pods"].block(None),
-            lambda: bench.monitors.open(one.id, [PODS]),
+            lambda: bench.monitors.open(one, [PODS]),
             lambda: bench.monitors.stop([one.id]),
         ]
         for step in steps:
@@ -297,8 +309,8 @@ def test_a_blocked_binding_is_not_waited_for_and_synchronizes_later_exactly_once
         bench["pods"].list()
         bench["nodes"].block(MISSING)
         assert await bench.synchronize(one) == ["pods"]
-        assert await bench.synchronize(one) == []
-        bench.monitors.open(one.id, [PODS])
+        assert bench.outstanding(one) == ["pods"]
+        bench.monitors.open(one, [PODS])
         assert bench.monitors.synchronized([one.id])
         assert bench.monitors.troubles() == (f"hook hooks/x of module m, binding nodes, kubernetes[1]: {MISSING}",)
 
@@ -314,8 +326,8 @@ def test_a_blocked_binding_is_not_waited_for_and_synchronizes_later_exactly_once
         for reason in ("missing permission", None):
             bench["nodes"].block(reason)
             await asyncio.sleep(1)
-        assert await bench.synchronize(one) == []
-        bench.monitors.open(one.id, [NODES])
+        assert await bench.synchronize(one) == ["nodes"]
+        bench.monitors.open(one, [NODES])
         assert bench.monitors.synchronized([one.id])
         assert bench.heard() == ["nodes: Added n"]
 
@@ -376,14 +388,14 @@ def test_stopped_hooks_hear_nothing_and_may_begin_anew() -> None:
         bench.monitors.stop([one.id, HookId("m", "hooks/unknown")])
         assert former.stopped
         former.change("Added", "late")
-        bench.monitors.open(one.id, [PODS])
+        bench.monitors.open(one, [PODS])
         assert bench.monitors.items(one.id, PODS) == ()
         assert list(bench.monitors.sizes()) == []
         assert bench.monitors.synchronized([one.id])
 
         assert await bench.synchronize(one) == ["pods"]
         assert bench["pods"] is not former
-        bench.monitors.open(one.id, [PODS])
+        bench.monitors.open(one, [PODS])
 
     assert play(scenario).events == []
 
@@ -461,7 +473,7 @@ def test_runs_of_filters_and_events_are_timed() -> None:
         bench["pods"].listener.filtered(0.5)
         bench["pods"].change("Added", "a")
         assert bench.samples("kube_event_duration_seconds_count") == {}
-        bench.monitors.open(hook(PODS).id, [PODS])
+        bench.monitors.open(hook(PODS), [PODS])
 
     bench = play(scenario)
     assert list(bench.samples("kube_jq_filter_duration_seconds_sum").values()) == [0.5]

@@ -463,11 +463,21 @@ async def test_retry_after_is_honoured(client: KubeClient, api: Api) -> None:
 
 
 async def test_not_synced_says_what_and_why(client: KubeClient, api: Api) -> None:
+    api.steps = [refuses(500, "InternalError", message="no leader") for _ in range(20)]
+    informer = Informer(client, CONFIG_MAPS, namespace="n", handler=Heard())
+    async with running(informer):
+        with pytest.raises(KubeError, match=r"configmaps in n: not listed within 0\.3 s: .*500 InternalError"):
+            await informer.wait_synced(0.3)
+
+
+async def test_what_is_forbidden_is_not_waited_for(client: KubeClient, api: Api) -> None:
     api.steps = [refuses(403, "Forbidden", message="configmaps is forbidden") for _ in range(20)]
     informer = Informer(client, CONFIG_MAPS, namespace="n", handler=Heard())
     async with running(informer):
-        with pytest.raises(KubeError, match=r"configmaps in n: not listed within 0\.3 s: .*403 Forbidden"):
-            await informer.wait_synced(0.3)
+        with pytest.raises(
+            KubeError, match="missing permission: verb list, watch on resource configmaps .* in namespace n"
+        ):
+            await informer.wait_synced(60)
 
 
 async def test_metadata_only_asks_for_no_more(client: KubeClient, api: Api) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,40 @@ def test_context(run_handler: RunHandler) -> None:
     ]
     run = run_handler(body, contexts=[{"binding": "beforeHelm", "snapshots": {"pods": pods}}])
     assert run.lines == ["zwei", "ü", "beforeHelm", '["beforeHelm"]', 'x "y"', "null"]
+
+
+PODS: JsonValue = [{"name": "a", "my-label": "x y"}, {"name": "b"}]
+GETS: dict[str, list[str]] = {
+    # Paths, as the document of the libraries says.
+    ".binding": ["beforeHelm"],
+    '.snapshots."my pods"[0].my-label': ["x y"],
+    "snapshots.'my pods'.1.name": ["b"],
+    "snapshots.my-pods": ["null"],
+    "binding,snapshots": ["null"],
+    # Programs.
+    'snapshots["my pods"][0].name': ["a"],
+    '["snapshots"]["my pods"][-1].name': ["b"],
+    ".snapshots[][]?.name": ["a", "b"],
+    'snapshots."my pods"[]|.name': ["a", "b"],
+    'snapshots["my pods"] | length  # a remark': ["2"],
+    'missing // "else"': ["else"],
+    "missing?": ["null"],
+    " | keys | length": ["2"],
+    ".binding | select(. == 1)": [],
+}
+
+
+@pytest.mark.parametrize(("argument", "lines"), GETS.items(), ids=GETS)
+def test_context_get(run_handler: RunHandler, argument: str, lines: list[str]) -> None:
+    context: JsonObject = {"binding": "beforeHelm", "snapshots": {"my pods": PODS}}
+    run = run_handler(f"context::get {shlex.quote(argument)}", contexts=[context])
+    assert (run.code, run.lines) == (0, lines)
+
+
+def test_context_get_of_a_program_that_fails(run_handler: RunHandler) -> None:
+    run = run_handler("context::get '.binding | .['")
+    assert run.code != 0
+    assert "compile error" in run.stderr
 
 
 def test_large_context(run_script: RunHandler) -> None:

@@ -241,6 +241,8 @@ REFUSED = {
     "values::get --wrong a": "usage: values::get [--config] [--required] PATH",
     "values::get --required myModule.x": "myModule.x is required, but is not there",
     "context::get --required x.y": "x.y is required, but is not there",
+    "context::get --required '.x[]?.y'": ".x[]?.y is required, but is not there",
+    "context::get --required 'x[\"y\"] | ., null'": 'x["y"] | ., null is required, but is not there',
     "values::set global.enabledModules.5 x": "the path /global/enabledModules/5 does not fit the values",
     "values::set global.enabledModules.x.y x": "the path /global/enabledModules/x does not fit the values",
     "values::set global.enabledModules.0.y x": "/global/enabledModules/0 is no map and no list",

@@ -12,9 +12,9 @@ from typing import TypeAlias
 import pytest
 
 from addon_operator.dispatch.reviews import HookReviewer
-from addon_operator.errors import BadReply, HookFailed, HookUnreachable
+from addon_operator.errors import BadReply, HookError, HookFailed, HookUnreachable
 from addon_operator.hooks.bindings import HookConfig
-from addon_operator.hooks.call import HookId
+from addon_operator.hooks.call import Changes, HookId
 from addon_operator.hooks.context import Convert, Review
 from addon_operator.hooks.effects import HookRuns, Run
 from addon_operator.hooks.hook import Hook
@@ -29,10 +29,16 @@ REQUEST: JsonObject = {"uid": "1", "desiredAPIVersion": "example/v2", "objects":
 
 
 class Answers(HookRuns):
-    """Hooks that answer with these bytes, or fail."""
+    """Hooks that answer with these bytes, or fail.
 
-    def __init__(self, answer: bytes | HookFailed) -> None:
-        self.answer = answer
+    Attributes:
+        changes: what their runs change.
+        told: who was said to have changed something.
+    """
+
+    def __init__(self, answer: bytes | HookFailed, *, changes: Changes = Changes()) -> None:  # noqa: B008 -- frozen
+        self.answer, self.changes = answer, changes
+        self.told: list[tuple[HookId, Changes]] = []
         self.runs: list[Run] = []
         self.metrics = Metrics()
 
@@ -43,15 +49,20 @@ class Answers(HookRuns):
         found = (re.fullmatch(r'.*webhook_reviews_total{.*outcome="(\w+)".*} (\d+)(?:\.0)?', line) for line in lines)
         return {match[1]: match[2] for match in found if match}
 
-    async def review(self, hook: Hook, run: Run) -> bytes:
+    async def review(self, hook: Hook, run: Run) -> tuple[Changes, bytes]:
         self.runs.append(run)
         if isinstance(self.answer, HookFailed):
             raise self.answer
-        return self.answer
+        return self.changes, self.answer
 
 
 def reviewer(runs: Answers) -> HookReviewer:
-    return HookReviewer(hooks=runs, find_hook=lambda hook: HOOK if hook == ID else None, metrics=runs.metrics)
+    return HookReviewer(
+        hooks=runs,
+        find_hook=lambda hook: HOOK if hook == ID else None,
+        on_changes=lambda hook, changes: runs.told.append((hook, changes)),
+        metrics=runs.metrics,
+    )
 
 
 def admit(runs: Answers, hook: HookId = ID) -> bool:
@@ -105,10 +116,26 @@ def test_an_answer_that_is_none_names_hook_and_file(ask: Ask, file: str, answer:
         ask(Answers(answer))
 
 
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [(Changes(), []), (Changes(values=True), [(ID, Changes(values=True))])],
+    ids=["nothing changed", "values"],
+)
+@pytest.mark.parametrize(
+    ("ask", "answer"), [(admit, b'{"allowed": true}'), (convert, b'{"convertedObjects": []}')], ids=["admit", "convert"]
+)
+def test_what_a_review_changes_is_told(
+    ask: Ask, answer: bytes, changes: Changes, told: list[tuple[HookId, Changes]]
+) -> None:
+    runs = Answers(answer, changes=changes)
+    ask(runs)
+    assert runs.told == told
+
+
 @pytest.mark.parametrize("ask", [admit, convert])
-def test_a_failed_hook_gives_no_answer(ask: Ask) -> None:
-    with pytest.raises(HookFailed, match="exit code 1"):
-        ask(Answers(HookFailed("exit code 1")))
+def test_a_failed_hook_gives_no_answer_and_what_it_printed_is_for_the_log(ask: Ask) -> None:
+    with pytest.raises(HookError, match=r"^exit code 1 \(see the operator's log\)$"):
+        ask(Answers(HookFailed("exit code 1", stderr=": token=s3cret")))
 
 
 @pytest.mark.parametrize("ask", [admit, convert])

@@ -224,7 +224,7 @@ def test_what_follows_when_a_hook_changed_values(
     module: str | None, reason: Reason, changes: Changes, expected: list[str]
 ) -> None:
     hook_id = HookId(module, "hooks/x")
-    made = hook_changed_values(Task(RunHook(hook_id, (POD_EVENT,)), reason), hook_id, changes, ())
+    made = hook_changed_values(reason, hook_id, changes, ())
     assert (made.head, made.drop_converge, made.drop_runs) == ((), False, False)
     assert texts(made.tail) == expected
     assert all(task.converge == isinstance(task.payload, Converge) for task in made.tail)
@@ -241,8 +241,7 @@ def test_what_follows_when_a_hook_changed_values(
 )
 def test_what_waits_already_is_not_asked_for_again(module: str | None, waiting: list[Task], made: bool) -> None:
     hook_id = HookId(module, "hooks/x")
-    task = Task(RunHook(hook_id, (POD_EVENT,)), Reason.KUBERNETES)
-    assert bool(hook_changed_values(task, hook_id, VALUES, waiting).tail) is made
+    assert bool(hook_changed_values(Reason.KUBERNETES, hook_id, VALUES, waiting).tail) is made
 
 
 def test_a_plan_becomes_crds_deletes_runs_and_purges_in_this_order() -> None:

@@ -57,6 +57,19 @@ def test_reads_creations(verb: str, document: JsonObject | str) -> None:
     assert (found.verb, found.common, found.object) == (verb, Common(1, TARGET), CONFIG_MAP)
 
 
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        pytest.param({"namespace": "x"}, id="namespace"),
+        pytest.param({"apiVersion": "v9", "kind": "Other", "name": "y", "mergePatch": 1}, id="several"),
+        pytest.param({"kind": 1, "name": None, "jqFilter": "|"}, id="not-looked-at"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["Create", "CreateOrUpdate", "CreateIfNotExists"])
+def test_creations_pass_over_the_fields_of_others(verb: str, foreign: JsonObject) -> None:
+    assert read({"operation": verb, "object": CONFIG_MAP, **foreign}) == read({"operation": verb, "object": CONFIG_MAP})
+
+
 @pytest.mark.parametrize("verb", ["Delete", "DeleteInBackground", "DeleteNonCascading"])
 def test_reads_deletions(verb: str) -> None:
     (found,) = read({"operation": verb, **ADDRESS, "subresource": None})
@@ -86,6 +99,11 @@ def test_reads_deletions(verb: str) -> None:
             {"operation": "JSONPatch", **ADDRESS, "jsonPatch": '[{"op":"add","path":"","value":null}]'},
             JsonPatch(Common(1, TARGET), [{"op": "add", "path": "", "value": None}]),
             id="json-patch-text",
+        ),
+        pytest.param(
+            {"operation": "MergePatch", **ADDRESS, "mergePatch": {}, "object": 1, "jqFilter": "|", "jsonPatch": {}},
+            MergePatch(Common(1, TARGET), {}),
+            id="fields-of-others",
         ),
         pytest.param(
             {
@@ -190,9 +208,9 @@ def refused(title: str, *texts: str) -> list[str]:
             id="object-incomplete",
         ),
         pytest.param(
-            {"operation": "Create", "object": {**CONFIG_MAP, "metadata": []}, "name": "x"},
-            refused(" (Create ConfigMap)", "name: is not a field of Create", "object.metadata.name: is required"),
-            id="foreign-field-and-empty-metadata",
+            {"operation": "Create", "object": {**CONFIG_MAP, "metadata": []}, "Name": "x", "name": "x"},
+            refused(" (Create ConfigMap)", "Name: is not a field of operations", "object.metadata.name: is required"),
+            id="unknown-field-and-empty-metadata",
         ),
         pytest.param(
             {"operation": "Create", "object": {**CONFIG_MAP, "metadata": "x"}},
@@ -200,10 +218,10 @@ def refused(title: str, *texts: str) -> list[str]:
             id="metadata-type",
         ),
         pytest.param(
-            {"operation": "Delete", "kind": 1, "namespace": True, "jqFilter": "."},
+            {"operation": "Delete", "kind": 1, "namespace": True, "force": True},
             refused(
                 " (Delete)",
-                "jqFilter: is not a field of Delete",
+                "force: is not a field of operations",
                 "kind: must be a string",
                 "namespace: must be a string",
                 "name: is required",

@@ -51,6 +51,14 @@ def problems(data: bytes, *, conversion: bool = False) -> list[str]:
         pytest.param(
             {"allowed": True, "message": "", "warnings": [], "patch": ""}, AdmissionAnswer(allowed=True), id="all empty"
         ),
+        pytest.param(
+            {"allowed": True, "message": None, "warnings": None, "patch": None},
+            AdmissionAnswer(allowed=True),
+            id="null is absent",
+        ),
+        pytest.param({"message": "no"}, AdmissionAnswer(allowed=False, message="no"), id="not said"),
+        pytest.param({"allowed": None}, AdmissionAnswer(allowed=False), id="null denies"),
+        pytest.param({"allowed": True, "reason": {"any": 1}}, AdmissionAnswer(allowed=True), id="unknown field"),
     ],
 )
 def test_admission_response(document: JsonObject, answer: AdmissionAnswer) -> None:
@@ -60,11 +68,10 @@ def test_admission_response(document: JsonObject, answer: AdmissionAnswer) -> No
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
-        pytest.param({}, ["allowed: is required"], id="nothing"),
         pytest.param({"allowed": "true"}, ["allowed: must be a boolean, not a string"], id="text for a boolean"),
         pytest.param(
-            {"allowed": True, "warnings": "w", "reason": "r"},
-            ["warnings: must be a list, not a string", "reason: unknown field"],
+            {"allowed": True, "warnings": "w", "message": 1},
+            ["message: must be a string, not an integer", "warnings: must be a list, not a string"],
             id="all problems at once",
         ),
         pytest.param(
@@ -110,9 +117,28 @@ def test_an_empty_file_is_no_answer(data: bytes, conversion: bool) -> None:
     assert problems(data, conversion=conversion) == ["the response file is empty"]
 
 
-@pytest.mark.parametrize("data", [b"{", b'{"allowed":true}{"allowed":true}', b"\xff"])
-def test_what_is_not_one_json_document_is_no_answer(data: bytes) -> None:
-    assert problems(data) == ["the response file is not one JSON document"]
+NO_JSON = [b"{", b"\xff", b"yes", b'{"allowed":NaN}', b'{"message":"\xff"}', b"[" * 100_000]
+
+
+@pytest.mark.parametrize("data", NO_JSON, ids=range(len(NO_JSON)))
+@pytest.mark.parametrize("conversion", [False, True], ids=["admission", "conversion"])
+def test_what_does_not_begin_with_json_is_no_answer(data: bytes, conversion: bool) -> None:
+    assert problems(data, conversion=conversion) == ["the response file does not begin with a JSON document"]
+
+
+@pytest.mark.parametrize("data", [b"[]", b"null", b'"yes" {"allowed":true}'], ids=["list", "null", "text"])
+@pytest.mark.parametrize("conversion", [False, True], ids=["admission", "conversion"])
+def test_the_first_value_must_be_a_map(data: bytes, conversion: bool) -> None:
+    (problem,) = problems(data, conversion=conversion)
+    assert problem.startswith("must be a map")
+
+
+@pytest.mark.parametrize("rest", [b'\n{"allowed":true}\n', b'{"allowed":true}', b" }", b"done", b"\xff"], ids=str)
+def test_the_first_value_decides(rest: bytes) -> None:
+    assert review.parse_admission_response(b'\n {"message":"nein, \xc3\xbc"}' + rest) == AdmissionAnswer(
+        allowed=False, message="nein, ü"
+    )
+    assert review.parse_conversion_response(b'{"failedMessage":"no"}' + rest) == ConversionAnswer("no")
 
 
 @pytest.mark.parametrize(
@@ -121,6 +147,10 @@ def test_what_is_not_one_json_document_is_no_answer(data: bytes) -> None:
         pytest.param({"failedMessage": "no"}, ConversionAnswer("no"), id="failed"),
         pytest.param({"convertedObjects": [{"a": 1}]}, ConversionAnswer(objects=({"a": 1},)), id="done"),
         pytest.param({"failedMessage": "", "convertedObjects": []}, ConversionAnswer(), id="both, one empty"),
+        pytest.param({"failedMessage": ""}, ConversionAnswer(), id="no objects are none"),
+        pytest.param({}, ConversionAnswer(), id="nothing"),
+        pytest.param({"failedMessage": "no", "convertedObjects": None}, ConversionAnswer("no"), id="null is absent"),
+        pytest.param({"convertedObjects": [{"a": None}], "x": 1}, ConversionAnswer(objects=({"a": None},)), id="more"),
     ],
 )
 def test_conversion_response(document: JsonObject, answer: ConversionAnswer) -> None:
@@ -130,12 +160,11 @@ def test_conversion_response(document: JsonObject, answer: ConversionAnswer) -> 
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
-        pytest.param({}, ["convertedObjects: is required, unless failedMessage says why there are none"], id="nothing"),
         pytest.param({"convertedObjects": [1]}, ["convertedObjects: must be a list of objects"], id="a number"),
         pytest.param(
-            {"convertedObjects": {}, "objects": []},
-            ["convertedObjects: must be a list, not a map", "objects: unknown field"],
-            id="a map, and a wrong name",
+            {"convertedObjects": {}, "failedMessage": 1},
+            ["failedMessage: must be a string, not an integer", "convertedObjects: must be a list, not a map"],
+            id="a map, and a number",
         ),
     ],
 )
