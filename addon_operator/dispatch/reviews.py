@@ -17,7 +17,6 @@ from addon_operator.hooks.context import Convert, Review
 from addon_operator.hooks.effects import HookRuns, Run
 from addon_operator.hooks.hook import Hook
 from addon_operator.jsondoc import JsonObject
-from addon_operator.logs import get_logger
 from addon_operator.metrics import Metrics
 from addon_operator.webhooks.review import (
     AdmissionAnswer,
@@ -27,8 +26,6 @@ from addon_operator.webhooks.review import (
 )
 
 T = TypeVar("T")
-
-log = get_logger("hook")
 
 
 class HookReviewer:
@@ -80,8 +77,7 @@ class HookReviewer:
         try:
             changes, data = await self._hooks.review(self._hook(hook), run)
         except (HookFailed, HookTimedOut) as error:
-            log.error("review failed", hook=hook.name, module=hook.module, binding=run.binding, error=error)
-            # What the hook printed is for the log; the answer goes to whoever made the request.
+            # What the hook printed is in the log; the answer goes to whoever made the request.
             raise HookError(f"{error.brief} (see the operator's log)") from error
         if changes:
             self._on_changes(hook, changes)

@@ -122,3 +122,21 @@ def test_bursts(cluster: DevCluster, tmp_path: Path) -> None:
         times = [float(line) for line in made.lines("times")]
         # One at once, then one each second; the clock of a run begins a moment after its permission.
         assert len(times) <= 1 + (times[-1] - times[0]) + 1
+
+
+def test_a_module_that_is_switched_off_takes_its_running_hooks_with_it(cluster: DevCluster, tmp_path: Path) -> None:
+    with operator(cluster, tmp_path) as made:
+        hangs = '[ "$type" != Event ] || { echo "$$" >"$OUT/pid"; exec sleep 1000; }'
+        made.files({"modules/values.yaml": "labEnabled: true\n"})
+        binding = made.watching("maps", "x", queue="slow")
+        made.module("lab", {"hooks/slow.sh": noting_hook("slow", bindings(kubernetes=[binding]), hangs)})
+        made.start_ready()
+        made.create(*labelled("x", "a"))
+        (pid,) = eventually(lambda: made.lines("pid"))
+        made.configure({"labEnabled": "false"})
+        eventually(lambda: not Path(f"/proc/{pid}").exists())
+        eventually(lambda: made.modules()["lab"]["state"] == "disabled")
+        assert made.queues().get("slow", []) == []
+        made.configure({"labEnabled": "true"})
+        eventually(lambda: made.told("slow").count("maps Synchronization a") == 1)
+        eventually(lambda: made.modules()["lab"]["state"] == "ready")

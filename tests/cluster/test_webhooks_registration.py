@@ -18,11 +18,11 @@ import pytest
 from addon_operator import jsondoc
 from addon_operator.devcluster import DevCluster
 from addon_operator.errors import HookConfigError, HookFailed, KubeError
-from addon_operator.hooks.bindings import AdmissionKind, Conversion
+from addon_operator.hooks.bindings import AdmissionKind, AdmissionRule, Conversion
 from addon_operator.hooks.call import HookId
 from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.kube.client import KubeClient, RequestStat
-from addon_operator.kube.refs import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, Resource, metadata_of
+from addon_operator.kube.refs import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, SECRETS, Resource, metadata_of
 from addon_operator.webhooks.certificates import Authority, KeyPair
 from addon_operator.webhooks.configurations import OPERATOR, RESOURCES
 from addon_operator.webhooks.endpoint import EndpointSettings, WebhookSettings
@@ -235,9 +235,89 @@ async def test_nothing_is_sent_without_need(operator: Operator, stats: list[Requ
     await operator.host.renew(datetime.datetime.now(datetime.UTC))
     assert stats == []
     await operator.validate()
-    sent = len(stats)
+    written = writes(stats)
     await operator.validate()
-    assert len(stats) == sent > 0
+    assert writes(stats) == written == ["POST"]
+
+
+def writes(stats: list[RequestStat]) -> list[str]:
+    return [stat.verb for stat in stats if stat.verb in {"POST", "PUT"}]
+
+
+async def test_what_others_change_is_put_back_by_one_write(operator: Operator, stats: list[RequestStat]) -> None:
+    await operator.validate()
+    made = await operator.configuration()
+    path = RESOURCES["kubernetesValidating"].path(name=f"{operator.namespace}-hooks")
+    await operator.client.request("DELETE", path)
+    again = await until(operator, uid_other_than=made)
+    assert again["webhooks"] == (made or {})["webhooks"]
+    change: list[JsonValue] = [{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]
+    content_type = "application/json-patch+json"
+    await operator.client.request("PATCH", path, body=jsondoc.dumps(change), content_type=content_type)
+    while (found := await operator.configuration()) is None or found["webhooks"] != again["webhooks"]:
+        pass
+    # Seen and answered, the write before would have led to more by now.
+    assert writes(stats) == ["POST", "POST", "PUT"]
+    assert (metadata_of(again)["generation"], metadata_of(found)["generation"]) == (1, 3)
+    await operator.host.withdraw([HOOK])
+    assert await operator.configuration() is None
+
+
+async def until(operator: Operator, *, uid_other_than: JsonObject | None) -> JsonObject:
+    """Waits for another object of the same name."""
+    assert uid_other_than is not None
+    before = metadata_of(uid_other_than)["uid"]
+    while (found := await operator.configuration()) is None or metadata_of(found)["uid"] == before:
+        pass
+    return found
+
+
+async def test_a_hook_that_denies_everything_does_not_lock_the_operator_out(
+    operator: Operator, cluster: DevCluster
+) -> None:
+    elsewhere = cluster.namespace()
+    everything = AdmissionRule(("*",), ("*",), ("*",), ("CREATE", "UPDATE", "DELETE"), "*")
+    label: JsonObject = {"probe": operator.namespace}
+    binding = dataclasses.replace(
+        admission("v.example.com"), rules=(everything,), label_selector={"matchLabels": label}
+    )
+    operator.reviewer.answers = {"v.example.com": NO}
+    await operator.host.serve(HOOK, [binding], [])
+
+    async def tried(resource: Resource, namespace: str, name: JsonObject) -> bool:
+        """Creates one, and answers whether that was allowed."""
+        body: JsonObject = {"metadata": {**name, "labels": label}}
+        path, query = resource.path(namespace), {"dryRun": "All"}
+        try:
+            await operator.client.request("POST", path, query=query, body=jsondoc.dumps(body))
+        except KubeError as error:
+            assert error.status == 403
+            return False
+        return True
+
+    here, named = operator.namespace, "sh.helm.release.v1.alpha.v1"
+    while await tried(CONFIG_MAPS, here, {"name": "x"}):
+        pass
+    asked = len(operator.reviewer.requests)
+    assert await tried(CONFIG_MAPS, here, {"name": "cm"})
+    assert await tried(SECRETS, here, {"name": named})
+    assert len(operator.reviewer.requests) == asked
+    concerned = [
+        (CONFIG_MAPS, here, named),
+        (CONFIG_MAPS, elsewhere, "cm"),
+        (SECRETS, here, "cm"),
+        (SECRETS, elsewhere, named),
+        (Resource("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", False), None, "cm"),
+    ]
+    for resource, namespace, name in concerned:
+        assert not await tried(resource, namespace or "", {"name": name})
+    assert not await tried(SECRETS, here, {"generateName": named})
+    # A refusal of anything else, such as an expression that fails, has not asked.
+    assert [
+        (jsondoc.lookup(request, "/resource/resource"), request.get("namespace"), request.get("name"))
+        for _, _, request in operator.reviewer.requests[asked:-1]
+    ] == [(resource.plural, namespace, name) for resource, namespace, name in concerned]
+    assert len(operator.reviewer.requests) == asked + len(concerned) + 1
 
 
 async def test_two_operators_do_not_write_into_each_other(operator: Operator) -> None:

@@ -475,7 +475,7 @@ async def test_what_is_forbidden_is_not_waited_for(client: KubeClient, api: Api)
     informer = Informer(client, CONFIG_MAPS, namespace="n", handler=Heard())
     async with running(informer):
         with pytest.raises(
-            KubeError, match="missing permission: verb list, watch on resource configmaps .* in namespace n"
+            KubeError, match=r"missing permission: verb list, watch on resource configmaps .* in namespace n"
         ):
             await informer.wait_synced(60)
 

@@ -190,6 +190,31 @@ def test_a_removed_running_task_ends_without_its_follow_ups() -> None:
     assert scenario(script, steps).calls == [(0, "slow"), (10, "after")]
 
 
+def test_an_interrupted_attempt_ends_its_task_and_the_next_one_runs() -> None:
+    ended: list[str] = []
+
+    async def long(name: str) -> Outcome:
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            ended.append(name)
+        return Done()
+
+    async def steps(queue: TaskQueue) -> None:
+        queue.add_tail([module_task("a"), module_task("b")])
+        await asyncio.sleep(1)
+        queue.interrupt(lambda task: task.payload == RunModules(("b",)))
+        await asyncio.sleep(1)
+        assert ended == []
+        queue.interrupt(lambda task: task.payload == RunModules(("a",)))
+        await asyncio.sleep(1)
+        assert ended == ["a"]
+        assert [task.payload for task in queue.tasks] == [RunModules(("b",))]
+
+    bench = scenario(lambda name, _: long(name) if name == "a" else Park(asyncio.Event().wait), steps)
+    assert bench.calls == [(0.0, "a"), (2.0, "b")]
+
+
 def test_a_bug_in_a_handler_is_a_failed_attempt(capsys: pytest.CaptureFixture[str]) -> None:
     def script(name: str, call: int) -> Outcome:
         if name == "broken" and call == 1:

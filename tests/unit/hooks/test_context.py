@@ -32,6 +32,7 @@ from addon_operator.hooks.context import (
     allows_failure,
     binding_name,
     encode,
+    fitting,
     group_of,
 )
 from addon_operator.jsondoc import JsonObject, JsonValue
@@ -399,3 +400,19 @@ def test_any_mix_of_contexts_is_json_with_one_entry_for_each(
     config, contexts, snapshots = mix
     shown = json.loads(b"".join(encode(contexts, config, lambda binding: snapshots[id(binding)])))
     assert [one["binding"] for one in shown] == [binding_name(context) for context in contexts]
+
+
+@pytest.mark.parametrize(
+    ("contexts", "size", "expected"),
+    [
+        pytest.param([tick()], 10**12, 1, id="at least one"),
+        pytest.param([tick()] * 3, 10**12, 3, id="snapshots that are not included do not count"),
+        pytest.param([tick(include=("pods",))] * 10, 20 * 2**20, 3, id="each context repeats what it includes"),
+        pytest.param([tick(include=("pods",))] * 10, 0, 10, id="small"),
+        pytest.param([LifecycleContext("beforeHelm")], 10**12, 1, id="lifecycle"),
+        pytest.param([tick()] * 5000, 0, 1000, id="many"),
+    ],
+)
+def test_what_fits_into_one_run(contexts: list[Context], size: int, expected: int) -> None:
+    config = HookConfig("v1", kubernetes=(Kubernetes("pods", "Pod"),))
+    assert fitting(contexts, config, lambda _: size) == expected
