@@ -60,4 +60,6 @@ class TokenBucket:
         if self._rate <= 0:
             return 0.0
         passed = 0.0 if self._at is None else max(now - self._at, 0.0)
-        return max((1 - min(self._tokens + passed * self._rate, self._most)) / self._rate, 0.0)
+        missing = 1 - min(self._tokens + passed * self._rate, self._most)
+        # What rounding leaves would be waited for again and again.
+        return missing / self._rate if missing > 1e-9 else 0.0

@@ -180,7 +180,8 @@ class HookRuns:
         """Does what a failed hook wants to be done in this case: to tell others in the status of an object."""
         try:
             wanted = patch_ops.despite_hook_error(patch_ops.parse(failed.object_patch, "KUBERNETES_PATCH_PATH"))
-            await self._patcher.apply(wanted)
+            if wanted:
+                await self._patcher.apply(wanted)
         except AddonOperatorError as error:
             log.warning("what a failed hook asked for is not done", hook=hook.name, module=hook.module, error=error)
 

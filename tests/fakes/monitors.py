@@ -20,6 +20,7 @@ class FakeMonitor:
         self.snapshot: list[Item] = []
         self.listed = self.stopped = False
         self.blocked_reason: str | None = None
+        self.kind_missing = False
         self._settled, self._listed = asyncio.Event(), asyncio.Event()
 
     async def settled(self) -> None:
@@ -45,8 +46,9 @@ class FakeMonitor:
         self._listed.set()
         self.block(None)
 
-    def block(self, reason: str | None) -> None:
+    def block(self, reason: str | None, *, kind_missing: bool = True) -> None:
         """Somebody has to mend something, or has."""
+        self.kind_missing = kind_missing and reason is not None
         if reason != self.blocked_reason:
             self.blocked_reason = reason
             self.listener.blocked(reason)

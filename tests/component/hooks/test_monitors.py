@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import LogCapture
 
 from addon_operator.errors import KubeError
-from addon_operator.hooks.bindings import FieldRequirement, HookConfig, Kubernetes, WatchEvent
+from addon_operator.hooks.bindings import FieldRequirement, HookConfig, Kubernetes, Lifecycle, LifecycleKind, WatchEvent
 from addon_operator.hooks.call import HookId
 from addon_operator.hooks.context import ObjectEvent, Synchronization
 from addon_operator.hooks.folding import MOST_CONTEXTS
@@ -280,6 +280,71 @@ def test_hooks_that_watch_nothing_are_synchronized() -> None:
     play(scenario)
 
 
+def test_the_synchronization_of_another_file_of_that_name_opens_nothing() -> None:
+    former, one = hook(PODS), Hook(hook().id, Path("/hooks/x"), HookConfig("v1", (), (), (PODS,), timeout_s=7))
+
+    async def scenario(bench: Bench) -> None:
+        await bench.synchronize(one)
+        bench.monitors.open(former, [PODS])
+        assert bench.outstanding(one) == ["pods"]
+        bench.monitors.open(one, [PODS])
+        assert bench.outstanding(one) == []
+
+    play(scenario)
+
+
+def test_what_is_closed_forgets_what_it_held_and_begins_anew_with_the_same_snapshot() -> None:
+    async def scenario(bench: Bench) -> None:
+        one = hook(PODS, NODES)
+        await bench.synchronize(one)
+        bench.monitors.open(one, [NODES])
+        monitors = bench["pods"], bench["nodes"]
+        monitors[0].snapshot = [Item(b"{}", None)]
+        monitors[0].change("Added", "held")
+        bench.monitors.close([one.id, HookId("m", "hooks/unknown")])
+        for monitor in monitors:
+            monitor.change("Added", "closed")
+        assert bench.outstanding(one) == []
+        assert not bench.monitors.synchronized([one.id])
+        assert bench.monitors.items(one.id, PODS) == [Item(b"{}", None)]
+
+        bench.monitors.open(one, [PODS])  # the run of before is over only now
+        assert await bench.synchronize(one) == ["pods", "nodes"]
+        bench.monitors.open(one, [PODS, NODES])
+        monitors[0].change("Added", "after")
+        assert monitors == (bench["pods"], bench["nodes"])
+
+    assert play(scenario).events == ["pods: Added after"]
+
+
+def test_snapshots_can_be_had_without_any_synchronization() -> None:
+    async def scenario(bench: Bench) -> None:
+        one, other = hook(PODS), hook(NODES, name="hooks/y")
+        asked = asyncio.create_task(bench.monitors.listed([one, other]), name="listed")
+        await asyncio.sleep(1)
+        bench["pods"].list()
+        await asyncio.sleep(1)
+        assert not asked.done()
+        bench["nodes"].block(MISSING)
+        await asked
+        bench["pods"].change("Added", "a")
+        assert bench.outstanding(one, other) == []
+        bench["nodes"].list()
+        await asyncio.sleep(1)
+
+    bench = play(scenario, lists_at_once=False)
+    assert (bench.events, bench.late) == ([], [])
+
+
+def test_progress_is_told_when_something_is_asked_for_that_nobody_waits_for() -> None:
+    async def scenario(bench: Bench) -> None:
+        progress = bench.monitors.next_progress()
+        await bench.synchronize(hook(Kubernetes("pods", "Pod", wait_for_synchronization=False)))
+        assert progress.is_set()
+
+    play(scenario)
+
+
 def test_progress_is_told_when_a_gate_opens_a_binding_is_blocked_or_hooks_end() -> None:
     async def scenario(bench: Bench) -> None:
         one = hook(PODS)
@@ -332,6 +397,59 @@ def test_a_blocked_binding_is_not_waited_for_and_synchronizes_later_exactly_once
         assert bench.heard() == ["nodes: Added n"]
 
     assert play(scenario, lists_at_once=False).late == ["nodes"]
+
+
+def test_a_late_synchronization_that_nobody_takes_is_asked_for_anew() -> None:
+    async def scenario(bench: Bench) -> None:
+        one = hook(NODES)
+        bench.monitors.start(one)
+        bench["nodes"].block(MISSING)
+        await bench.synchronize(one)
+        bench.takes_late = False
+        bench["nodes"].list()
+        await asyncio.sleep(1)
+        bench["nodes"].change("Added", "in the snapshot")
+        assert bench.outstanding(one) == []
+        assert await bench.synchronize(one) == ["nodes"]
+        bench.monitors.open(one, [NODES])
+
+    bench = play(scenario, lists_at_once=False)
+    assert (bench.events, bench.late) == ([], ["nodes"])
+
+
+@pytest.mark.parametrize(
+    ("kinds", "kind_missing", "misleads"),
+    [
+        (("onStartup", "beforeHelm"), False, True),
+        (("afterDeleteHelm",), False, True),
+        (("onStartup", "beforeHelm"), True, False),
+        (("onStartup",), False, False),
+        ((), False, False),
+    ],
+    ids=["works with snapshots", "at the end", "the kind is missing", "only reacts after its start", "only reacts"],
+)
+def test_an_empty_snapshot_is_not_taken_for_the_truth(
+    kinds: tuple[LifecycleKind, ...], kind_missing: bool, misleads: bool
+) -> None:
+    one = Hook(
+        hook().id, Path("/hooks/x"), HookConfig("v1", tuple(Lifecycle(kind, 1) for kind in kinds), (), (PODS, NODES))
+    )
+
+    async def scenario(bench: Bench) -> None:
+        bench.monitors.start(one)
+        bench["pods"].list()
+        bench["nodes"].block("nodes is forbidden", kind_missing=kind_missing)
+        if not misleads:
+            assert await bench.synchronize(one) == ["pods"]
+            return
+        with pytest.raises(KubeError) as caught:
+            await bench.synchronize(one)
+        assert str(caught.value) == "hook hooks/x of module m, binding nodes, kubernetes[1]: nodes is forbidden"
+        assert bench.outstanding(one) == []
+        bench["nodes"].list()
+        assert await bench.synchronize(one) == ["pods", "nodes"]
+
+    play(scenario, lists_at_once=False)
 
 
 def test_a_binding_that_can_watch_again_is_waited_for_until_it_is_listed() -> None:

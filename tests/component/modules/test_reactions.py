@@ -6,203 +6,16 @@ In virtual time. Modules of these tests have hooks only, nothing for Helm.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import dataclasses
-import json
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+import functools
+from collections.abc import Callable
 from pathlib import Path
-from typing import cast
 
 import pytest
 
-from addon_operator.backoff import RetryPolicy
-from addon_operator.configmap.config import OperatorConfig
-from addon_operator.configmap.document import empty_document
-from addon_operator.cron import Cron
-from addon_operator.dispatch.converge import ConvergeHandler
-from addon_operator.dispatch.handlers import Handlers
-from addon_operator.dispatch.intake import Intake
 from addon_operator.dispatch.routing import startup_tasks
-from addon_operator.errors import HookFailed
-from addon_operator.hooks.bindings import HookConfig, parse_config
-from addon_operator.hooks.call import Effects, HookCall, HookId, HookResult, Scope
-from addon_operator.hooks.catalog import HookCatalog
-from addon_operator.hooks.effects import HookRuns
-from addon_operator.hooks.engine import HookEngine
-from addon_operator.hooks.hook import Hook
-from addon_operator.hooks.monitors import HookMonitors
 from addon_operator.jsondoc import JsonObject
-from addon_operator.kube.patcher import ObjectPatcher
-from addon_operator.metrics import Metrics
-from addon_operator.modules.crds import CrdInstaller
-from addon_operator.modules.deployment import ModuleDeployment
-from addon_operator.modules.enablement import Enablement
-from addon_operator.modules.loader import ModuleLoader
-from addon_operator.modules.registry import ModuleRegistry
-from addon_operator.modules.runner import ModuleRunner
-from addon_operator.process import Exit
-from addon_operator.reactions import Reactions
-from addon_operator.tasks.queue import QueueSet
-from addon_operator.tasks.task import Outcome, Task, describe
-from addon_operator.values import patches
-from addon_operator.values.store import ValuesStore
-from addon_operator.webhooks.host import WebhookHost
-from tests.fakes import clock
-from tests.fakes.monitors import FakeMonitor, FakeMonitors
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Answer:
-    """What one run of a hook does; it takes `lasts_s`."""
-
-    values: tuple[JsonObject, ...] = ()
-    lasts_s: float = 0.0
-    fails: bool = False
-
-
-class ScriptedEngine(HookEngine):
-    """Hooks whose file holds their configuration, and whose runs do what they are told, or nothing.
-
-    Attributes:
-        runs: hook and the contexts that it was shown, as `binding`, `binding: type` or `binding: event object`.
-        answers: hook -> what its next runs do.
-    """
-
-    def __init__(self) -> None:
-        self.runs: list[tuple[str, str]] = []
-        self.answers: dict[str, list[Answer]] = {}
-
-    async def configure(self, path: Path, hook: HookId, scope: Scope) -> HookConfig:
-        return parse_config(path.read_text(), scope=scope, hook=hook)
-
-    async def run(self, call: HookCall) -> HookResult:
-        name = f"{call.hook.module or 'global'}/{call.hook.name.removeprefix('hooks/')}"
-        shown: list[JsonObject] = json.loads(b"".join(call.contexts))
-        self.runs.append((name, ", ".join(map(_title, shown))))
-        answer = self.answers.get(name, []).pop(0) if self.answers.get(name) else Answer()
-        await asyncio.sleep(answer.lasts_s)
-        if answer.fails:
-            raise HookFailed(f"{call.hook}: failed")
-        patch = patches.parse(json.dumps(answer.values).encode(), "patch")
-        return HookResult(Effects(values_patch=patch), Exit(0, False, 0, 0, 0, 0, ""))
-
-
-def _title(shown: JsonObject) -> str:
-    document, event = shown.get("object"), shown.get("watchEvent")
-    name = f" {document['name']}" if isinstance(document, dict) else ""
-    return f"{shown['binding']}" + (f": {event}{name}" if event else f": {shown['type']}" if "type" in shown else "")
-
-
-class NoReleases(ModuleDeployment):
-    """What modules without charts need of Helm."""
-
-    def __init__(self) -> None: ...
-
-    def exists(self, name: str) -> bool:
-        return False
-
-    def owned(self) -> tuple[str, ...]:
-        return ()
-
-    @contextlib.contextmanager
-    def quiet(self, name: str) -> Iterator[None]:
-        yield
-
-    async def settle(self) -> None: ...
-
-
-class NoCrds(CrdInstaller):
-    def __init__(self) -> None: ...
-
-    def digest(self, module: object) -> None:
-        return None
-
-
-class NoWebhooks(WebhookHost):
-    def __init__(self) -> None: ...
-
-    async def withdraw(self, hooks: object) -> None: ...
-
-
-class Bench:
-    """An operator: global hooks in `global`, modules in `modules`, both below a directory.
-
-    Attributes:
-        tasks: the text of each attempt, in order.
-    """
-
-    def __init__(self, root: Path, *, lists_at_once: bool) -> None:
-        self.tasks: list[str] = []
-        self.engine, self.fakes, self.metrics = ScriptedEngine(), FakeMonitors(lists_at_once=lists_at_once), Metrics()
-        self.catalog, self.root = HookCatalog(self.engine), root
-        self.loader = ModuleLoader(
-            modules_dirs=[root / "modules"], global_hooks_dir=root / "global", default_order=1, strict_values=False
-        )
-        scan = self.loader.scan()
-        self.registry, self.store = ModuleRegistry(), ValuesStore(scan.global_section)
-        self.registry.replace_modules(scan.modules)
-        self.store.replace_modules(scan.sections)
-        self.queues = QueueSet(self._handle, retry=RetryPolicy(5.0, 30.0))
-        self.intake = Intake(queues=self.queues, registry=self.registry, ticks_count=self._first_converge_is_done)
-        self.monitors = HookMonitors(
-            self.fakes, self.metrics, on_event=self.intake.object_changed, on_listed=self.intake.listed_late,
-            warn=lambda *_: None,
-        )  # fmt: skip
-
-    async def start(self) -> None:
-        self.global_hooks = await self.catalog.load(self.root / "global", module=None)
-        config = cast("OperatorConfig", None)
-        hooks = HookRuns(
-            engine=self.engine, store=self.store, config=config, patcher=cast("ObjectPatcher", None),
-            metrics=self.metrics, enabled_modules=lambda: self.registry.enabled, items=self.monitors.items,
-            timeout_s=60,
-        )  # fmt: skip
-        enablement = Enablement(
-            registry=self.registry, store=self.store, engine=self.engine, config=empty_document, config_name=""
-        )
-        reactions = Reactions(monitors=self.monitors, cron=Cron(), webhooks=NoWebhooks(), on_tick=self.intake.ticked)
-        runner = ModuleRunner(
-            registry=self.registry, catalog=self.catalog, hooks=hooks, reactions=reactions,
-            drop_tasks=self.intake.drop_module, store=self.store, deployment=NoReleases(), crds=NoCrds(),
-            metrics=self.metrics,
-        )  # fmt: skip
-        self.converge = ConvergeHandler(
-            queue=self.queues.main, loader=self.loader, registry=self.registry, store=self.store, enablement=enablement,
-            runner=runner, global_hooks=lambda kind: [hook.id for hook in self.global_hooks.bound_to(kind)],
-            owned_releases=tuple, ignored_release=None, metrics=self.metrics,
-        )  # fmt: skip
-        self._handlers = Handlers(
-            queues=self.queues, converge=self.converge, registry=self.registry, runner=runner, hooks=hooks,
-            reactions=reactions, global_hooks=self.global_hooks, find_hook=self.find_hook, config=config,
-            enablement=enablement, workers=4,
-        )  # fmt: skip
-        self.queues.main.add_tail(startup_tasks(self.global_hooks))
-
-    def _first_converge_is_done(self) -> bool:
-        return self.converge.progress.first_done.is_set()
-
-    async def _handle(self, task: Task, queue: str) -> Outcome:
-        self.tasks.append(describe(task, queue=queue))
-        return await self._handlers(task, queue)
-
-    def find_hook(self, hook: HookId) -> Hook | None:
-        return self.global_hooks.find(hook) if hook.module is None else self.registry.find_hook(hook)
-
-    def __getitem__(self, binding: str) -> FakeMonitor:
-        (found,) = (one for title, one in self.fakes.started.items() if f"binding {binding}," in title)
-        return found
-
-    def since(self) -> list[str]:
-        """Names the attempts since the last call."""
-        tasks, self.tasks = self.tasks, []
-        return tasks
-
-    async def rest(self) -> list[str]:
-        """Lets everything happen that is under way; names the attempts since the last call."""
-        await asyncio.sleep(600)
-        assert [queue.name for queue in self.queues.all() if len(queue)] == []
-        return self.since()
-
+from tests.fakes import bench as benches
+from tests.fakes.bench import Answer, Bench, hook_file, write_hook
 
 Play = Callable[..., Bench]
 
@@ -210,46 +23,7 @@ Play = Callable[..., Bench]
 @pytest.fixture
 def play(tmp_path: Path) -> Play:
     """Starts an operator with these hooks (`global/name` or `module/name` -> configuration), and does some steps."""
-
-    def run(
-        hooks: Mapping[str, str],
-        steps: Callable[[Bench], Coroutine[object, object, None]],
-        *,
-        answers: Mapping[str, list[Answer]] | None = None,
-        lists_at_once: bool = True,
-    ) -> Bench:
-        (tmp_path / "global").mkdir()
-        (tmp_path / "modules").mkdir()
-        modules = sorted({name.split("/")[0] for name in hooks} - {"global"})
-        (tmp_path / "modules/values.yaml").write_text("".join(f"{name}Enabled: true\n" for name in modules))
-        for name, config in hooks.items():
-            write_hook(tmp_path, name, config)
-
-        async def main() -> Bench:
-            bench = Bench(tmp_path, lists_at_once=lists_at_once)
-            bench.engine.answers = dict(answers or {})
-            await bench.start()
-            workers = asyncio.create_task(bench.queues.run(), name="queues")
-            watches = asyncio.create_task(bench.monitors.run(), name="monitors")
-            try:
-                await steps(bench)
-            finally:
-                for task in (workers, watches):
-                    task.cancel()
-                await asyncio.gather(workers, watches, return_exceptions=True)
-            return bench
-
-        return clock.run(main())
-
-    return run
-
-
-def write_hook(root: Path, name: str, config: str) -> None:
-    scope, file = name.split("/")
-    path = root / "global" / file if scope == "global" else root / "modules" / f"{scope}/hooks" / file
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"configVersion: v1\n{config}")
-    path.chmod(0o755)
+    return functools.partial(benches.play, tmp_path)
 
 
 SEE_PODS = "kubernetes: [{name: pods, kind: Pod}]"
@@ -453,6 +227,21 @@ def test_a_hook_that_must_not_run_often_gets_what_has_gathered(play: Play) -> No
     assert bench.engine.runs[1:] == [("alpha/x", "pods: Added a"), ("alpha/x", "pods: Added b, pods: Added c")]
 
 
+def test_a_burst_is_told_in_portions_and_nothing_of_it_is_lost(play: Play) -> None:
+    names = [f"p{number}" for number in range(2_500)]
+
+    async def steps(bench: Bench) -> None:
+        await bench.rest()
+        for name in names:
+            bench["pods"].change("Added", name)
+        await bench.rest()
+
+    bench = play({"alpha/x": SEE_PODS}, steps)
+    portions = [what.split(", ") for _, what in bench.engine.runs[1:]]
+    assert [len(portion) for portion in portions] == [1_000, 1_000, 500]
+    assert [text for portion in portions for text in portion] == [f"pods: Added {name}" for name in names]
+
+
 def test_a_disabled_module_ends_what_its_hooks_react_to(play: Play) -> None:
     off: JsonObject = {"op": "add", "path": "/alphaEnabled", "value": False}
 
@@ -487,3 +276,389 @@ def test_a_hook_whose_file_changes_begins_anew(play: Play) -> None:
         ("alpha/x", "beforeHelm"),
         ("alpha/x", "nodes: Added n"),
     ]
+
+
+# --- what comes in between ------------------------------------------------------------------------------------------
+
+STAGES = "onStartup: 1\nbeforeHelm: 1\nafterDeleteHelm: 1\n"
+IN_MAIN, ASIDE = f"{STAGES}{SEE_PODS}", f"{STAGES}kubernetes: [{{name: pods, kind: Pod, queue: aside}}]"
+EVERY_5_MINUTES = "schedule: [{name: often, crontab: '*/5 * * * *'}]\n"
+STARTUP, SYNCHRONIZATION, BEFORE_HELM, AFTER_DELETE = (
+    ("alpha/x", what) for what in ("onStartup", "pods: Synchronization", "beforeHelm", "afterDeleteHelm")
+)
+
+
+def validating(*names: str) -> str:
+    rule = "rules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]"
+    return "kubernetesValidating:\n" + "".join(f"- {{name: {name}.example.com, {rule}}}\n" for name in names)
+
+
+@pytest.mark.parametrize("config", [IN_MAIN, ASIDE], ids=["main", "aside"])
+@pytest.mark.parametrize(
+    ("edit", "first"),
+    [({"global": "{a: 1}"}, Answer(fails=True)), ({"global": "{a: 1}"}, Answer(lasts_s=10)),
+     ({"alpha": "{a: 1}"}, Answer(fails=True))],
+    ids=["all again while it waits", "all again while it runs", "the module again while it waits"],
+)  # fmt: skip
+def test_a_converge_that_begins_again_finds_its_synchronizations(
+    play: Play, config: str, edit: dict[str, str], first: Answer
+) -> None:
+    async def steps(bench: Bench) -> None:
+        await asyncio.sleep(1)
+        bench.edit(**edit)
+        await bench.rest()
+        assert bench.converged
+
+    bench = play({"alpha/x": config}, steps, answers={"alpha/x": [Answer(), first]})
+    tries = 2 if first.fails else 1
+    assert bench.engine.runs[: 2 + tries] == [STARTUP, *[SYNCHRONIZATION] * tries, BEFORE_HELM]
+
+
+def test_a_start_waits_for_synchronizations_that_something_has_overtaken(play: Play) -> None:
+    async def steps(bench: Bench) -> None:
+        await asyncio.sleep(1)
+        bench.edit(**{"global": "{a: 1}"})
+        bench.queues.main.add_head(startup_tasks(bench.global_hooks)[-2:-1])
+        await bench.rest()
+
+    bench = play({"global/x": f"{SEE_PODS}\nbeforeAll: 1"}, steps, answers={"global/x": [Answer(fails=True)] * 3})
+    seen, before = ("global/x", "pods: Synchronization"), ("global/x", "beforeAll")
+    assert bench.engine.runs[:5] == [seen] * 4 + [before]
+
+
+@pytest.mark.parametrize("config", [IN_MAIN, ASIDE], ids=["main", "aside"])
+@pytest.mark.parametrize("gate", ["held", "open"])
+def test_what_could_not_be_deleted_begins_a_new_life_when_it_is_enabled_again(
+    play: Play, config: str, gate: str
+) -> None:
+    async def steps(bench: Bench) -> None:
+        await asyncio.sleep(100)
+        bench.engine.failing.add("alpha/x")
+        bench.edit(alphaEnabled="false")
+        await asyncio.sleep(20)
+        assert bench.registry.state("alpha").error == "hook hooks/x of module alpha: failed"
+        bench.runs()
+        bench["pods"].change("Added", "a")
+        bench.engine.failing.clear()
+        bench.engine.answers.clear()
+        bench.edit(alphaEnabled=None)
+        await bench.rest()
+        bench["pods"].change("Added", "b")
+        await bench.rest()
+
+    endless = [Answer(), *[Answer(fails=True)] * 20]
+    bench = play({"alpha/x": config}, steps, answers={"alpha/x": endless if gate == "held" else []})
+    assert bench.engine.runs == [STARTUP, SYNCHRONIZATION, BEFORE_HELM, ("alpha/x", "pods: Added b")]
+
+
+class Window:
+    """Two modules are disabled; the delete of `beta` fails, so that of `alpha` does not begin before it is back."""
+
+    HOOKS = {"beta/x": "afterDeleteHelm: 1"}  # noqa: RUF012 -- never changed
+
+    @staticmethod
+    async def opens(bench: Bench) -> None:
+        bench.engine.failing.add("beta/x")
+        bench.edit(alphaEnabled="false", betaEnabled="false")
+        await asyncio.sleep(60)
+        assert not bench.registry.is_enabled("alpha")
+
+    @staticmethod
+    async def closes(bench: Bench) -> None:
+        bench.edit(alphaEnabled=None)
+        await asyncio.sleep(60)
+        bench.engine.failing.clear()
+        assert not [line for line in await bench.rest() if line.startswith("ModuleDelete:main:alpha")]
+
+
+def test_a_module_that_was_disabled_for_a_moment_sees_what_happened_meanwhile(play: Play) -> None:
+    async def steps(bench: Bench) -> None:
+        await bench.rest()
+        former = bench["pods"]
+        await Window.opens(bench)
+        bench["pods"].change("Added", "meanwhile")
+        bench.runs()
+        await Window.closes(bench)
+        bench["pods"].change("Added", "after")
+        await bench.rest()
+        assert bench["pods"] is former
+
+    bench = play({"alpha/x": f"{EVERY_5_MINUTES}{IN_MAIN}", **Window.HOOKS}, steps)
+    runs = [run for run in bench.engine.runs if run[0] == "alpha/x"]
+    assert runs[:2] == [SYNCHRONIZATION, BEFORE_HELM]
+    assert ("alpha/x", "pods: Added after") in runs
+    assert ("alpha/x", "often: Schedule") in runs
+    assert STARTUP not in runs
+
+
+@pytest.mark.parametrize("config", [IN_MAIN, ASIDE], ids=["main", "aside"])
+def test_a_synchronization_that_waited_when_its_module_was_disabled_for_a_moment_comes(play: Play, config: str) -> None:
+    async def steps(bench: Bench) -> None:
+        await asyncio.sleep(1)
+        await Window.opens(bench)
+        bench.engine.failing.discard("alpha/x")
+        await Window.closes(bench)
+        bench["pods"].change("Added", "after")
+        await bench.rest()
+
+    answers = {"alpha/x": [Answer(), *[Answer(fails=True)] * 2, Answer(lasts_s=50)]}
+    bench = play({"alpha/x": config, **Window.HOOKS}, steps, answers=answers)
+    runs = [run for run in bench.engine.runs if run[0] == "alpha/x"]
+    assert runs[-2:] == [BEFORE_HELM, ("alpha/x", "pods: Added after")]
+    assert runs[-3] == SYNCHRONIZATION
+
+
+def test_hooks_of_a_disabled_module_that_are_at_work_are_ended(play: Play) -> None:
+    async def steps(bench: Bench) -> None:
+        await asyncio.sleep(1)
+        bench.edit(alphaEnabled="false")
+        await asyncio.sleep(1)
+        assert bench.registry.alive == ()
+        bench.edit(alphaEnabled=None)
+        await asyncio.sleep(1)
+        assert bench.engine.runs[-3:] == [STARTUP, SYNCHRONIZATION, BEFORE_HELM]
+        await bench.rest()
+
+    bench = play({"alpha/x": ASIDE}, steps, answers={"alpha/x": [Answer(), Answer(lasts_s=500)]})
+    assert bench.engine.runs == [STARTUP, SYNCHRONIZATION, AFTER_DELETE, STARTUP, SYNCHRONIZATION, BEFORE_HELM]
+
+
+def test_what_is_listed_while_its_module_is_disabled_for_a_moment_is_shown_afterwards(play: Play) -> None:
+    async def steps(bench: Bench) -> None:
+        await asyncio.sleep(1)
+        bench["pods"].block("there is no such kind")
+        await bench.rest()
+        await Window.opens(bench)
+        bench["pods"].list()
+        await asyncio.sleep(1)
+        bench["pods"].change("Added", "meanwhile")
+        await asyncio.sleep(1)
+        bench.runs()
+        await Window.closes(bench)
+        bench["pods"].change("Added", "after")
+        await bench.rest()
+
+    bench = play({"alpha/x": IN_MAIN, **Window.HOOKS}, steps, lists_at_once=False)
+    runs = [run for run in bench.engine.runs if run[0] == "alpha/x"]
+    assert runs == [SYNCHRONIZATION, BEFORE_HELM, ("alpha/x", "pods: Added after")]
+
+
+# --- webhooks and schedules of modules that go, or whose files change -----------------------------------------------
+
+
+def test_webhooks_are_answered_until_they_are_withdrawn(play: Play) -> None:
+    async def steps(bench: Bench) -> None:
+        await bench.rest()
+        hook = bench.hook("alpha/x").id
+        await Window.opens(bench)
+        assert bench.webhooks.served == {hook: ("gate.example.com",)}
+        assert await bench.ask("alpha/x")
+        bench.engine.failing.clear()
+        await bench.rest()
+        assert bench.webhooks.served == {}
+        assert bench.find_hook(hook) is None
+
+    play({"alpha/x": f"{STAGES}{validating('gate')}", **Window.HOOKS}, steps)
+
+
+@pytest.mark.parametrize("step", ["monitors", "webhooks"])
+def test_a_module_whose_first_run_never_ended_is_deleted(play: Play, step: str) -> None:
+    async def steps(bench: Bench) -> None:
+        bench.webhooks.refuses = True
+        await asyncio.sleep(100)
+        state = bench.registry.state("alpha")
+        assert ("not listed" if step == "monitors" else "cannot be registered") in (state.error or "")
+        bench.webhooks.refuses = False
+        # Part of what was refused may be registered all the same.
+        bench.webhooks.served[bench.hook("alpha/x").id] = ("gate.example.com",)
+        bench.edit(alphaEnabled="false")
+        bench.since()
+        assert "ModuleDelete:main:alpha:ReloadAll-After-KubeConfigChange" in await bench.rest()
+        assert bench["pods"].stopped
+        assert bench.registry.alive == ()
+        if step == "webhooks":
+            assert bench.webhooks.served == {}
+        bench.runs()
+        await bench.rest()
+
+    hooks = {"alpha/x": f"{EVERY_5_MINUTES}{SEE_PODS}\n{validating('gate')}"}
+    assert play(hooks, steps, lists_at_once=step == "webhooks").engine.runs == []
+
+
+def test_what_a_broken_hook_reacts_to_ends_although_its_module_cannot_be_deleted_yet(play: Play) -> None:
+    config = f"{EVERY_5_MINUTES}{IN_MAIN}\n{validating('gate')}"
+
+    async def steps(bench: Bench) -> None:
+        await bench.rest()
+        write_hook(bench.root, "alpha/x", "nonsense: [")
+        bench.edit(alphaEnabled="false")
+        await asyncio.sleep(1)
+        assert bench.webhooks.served == {}
+        assert "hooks/x" in (bench.registry.state("alpha").error or "")
+        bench.runs()
+        bench["pods"].change("Added", "a")
+        await asyncio.sleep(900)
+        assert bench.runs() == []
+        write_hook(bench.root, "alpha/x", config)
+        await bench.rest()
+        assert bench.registry.alive == ()
+        assert bench["pods"].stopped
+
+    assert play({"alpha/x": config}, steps).engine.runs == [AFTER_DELETE]
+
+
+def test_webhooks_of_changed_files_are_served_until_others_take_their_place(play: Play) -> None:
+    async def steps(bench: Bench) -> None:
+        await bench.rest()
+        x, y, z = (bench.hook(f"alpha/{name}").id for name in "xyz")
+        former = {x: ("old.example.com",), y: ("gone.example.com",), z: ("dropped.example.com",)}
+        assert bench.webhooks.served == former
+        write_hook(bench.root, "alpha/x", f"{SEE_PODS}\n{validating('new', 'more')}")
+        hook_file(bench.root, "alpha/y").unlink()
+        write_hook(bench.root, "alpha/z", "beforeHelm: 1\n")
+        bench.engine.failing.add("alpha/x")
+        bench.converge_again()
+        await asyncio.sleep(100)
+        assert bench.webhooks.served == former
+        bench.engine.failing.clear()
+        await bench.rest()
+        assert bench.webhooks.served == {x: ("new.example.com", "more.example.com")}
+
+    play({"alpha/x": validating("old"), "alpha/y": validating("gone"), "alpha/z": validating("dropped")}, steps)
+
+
+def test_monitors_of_a_changed_file_stop_although_they_never_listed_anything(play: Play) -> None:
+    async def steps(bench: Bench) -> None:
+        await asyncio.sleep(61)
+        former = bench["pods"]
+        write_hook(bench.root, "alpha/x", "kubernetes: [{name: nodes, kind: Node}]")
+        await asyncio.sleep(30)
+        assert former.stopped
+        bench["nodes"].list()
+        await bench.rest()
+
+    bench = play({"alpha/x": SEE_PODS}, steps, lists_at_once=False)
+    assert bench.engine.runs == [("alpha/x", "nodes: Synchronization")]
+
+
+# --- neighbours -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", [Answer(breaks=True), Answer(fails=True)], ids=["a bug", "a failed hook"])
+def test_a_neighbour_in_trouble_does_not_cost_a_module_its_synchronization(play: Play, wrong: Answer) -> None:
+    async def steps(bench: Bench) -> None:
+        await bench.rest()
+        assert bench.converged
+
+    hooks = {"alpha/x": f"{SEE_PODS}\nbeforeHelm: 1", "beta/x": "beforeHelm: 1"}
+    bench = play(hooks, steps, answers={"beta/x": [wrong] * 3})
+    assert [run for run in bench.engine.runs if run[0] == "alpha/x"] == [SYNCHRONIZATION, BEFORE_HELM]
+
+
+@pytest.mark.parametrize(
+    "reason", ["pods is forbidden: User cannot list", "jqFilter fails on a/b: cannot iterate over null"]
+)
+@pytest.mark.parametrize(
+    ("config", "kind_missing", "holds"),
+    [
+        pytest.param(f"{SEE_PODS}\nbeforeHelm: 1", False, True, id="works with snapshots"),
+        pytest.param(f"{SEE_PODS}\nafterDeleteHelm: 1", False, True, id="works with snapshots at the end"),
+        pytest.param(f"{SEE_PODS}\nonStartup: 1", False, False, id="only reacts"),
+        pytest.param(f"{SEE_PODS}\nbeforeHelm: 1", True, False, id="works with snapshots, kind missing"),
+        pytest.param(SEE_PODS, True, False, id="only reacts, kind missing"),
+    ],
+)
+def test_a_binding_that_cannot_watch_holds_up_those_who_would_take_nothing_for_the_truth(
+    play: Play, config: str, kind_missing: bool, holds: bool, reason: str
+) -> None:
+    async def steps(bench: Bench) -> None:
+        await asyncio.sleep(1)
+        bench["pods"].block(reason, kind_missing=kind_missing)
+        await asyncio.sleep(100)
+        assert bench.converged is not holds
+        expected = f"hook hooks/x of module alpha, binding pods, kubernetes[0]: {reason}"
+        assert bench.registry.state("alpha").error == (expected if holds else None)
+        bench["pods"].list()
+        await bench.rest()
+        assert bench.converged
+
+    assert SYNCHRONIZATION in play({"alpha/x": config}, steps, lists_at_once=False).engine.runs
+
+
+# --- what is changed while hooks are at work ------------------------------------------------------------------------
+
+
+def test_another_limit_of_runs_takes_effect(play: Play) -> None:
+    def limited(interval: str) -> str:
+        return f"settings: {{executionMinInterval: {interval}, executionBurst: 1}}\n{SEE_PODS}"
+
+    async def burst(bench: Bench) -> int:
+        bench.runs()
+        for number in range(30):
+            bench["pods"].change("Added", f"o{number}")
+            await asyncio.sleep(1)
+        await bench.rest()
+        return len(bench.runs())
+
+    async def steps(bench: Bench) -> None:
+        await bench.rest()
+        assert await burst(bench) == 2
+        write_hook(bench.root, "alpha/x", limited("5s"))
+        bench.converge_again()
+        await bench.rest()
+        assert await burst(bench) == 7
+
+    play({"alpha/x": limited("60s")}, steps)
+
+
+def test_the_same_flag_written_again_is_no_change(play: Play) -> None:
+    on: JsonObject = {"op": "add", "path": "/alphaEnabled", "value": True}
+
+    async def steps(bench: Bench) -> None:
+        await bench.rest()
+        bench["pods"].change("Added", "a")
+        assert [line for line in await bench.rest() if "Converge" in line]
+        bench["pods"].change("Added", "b")
+        assert [line for line in await bench.rest() if "Converge" in line] == []
+        assert bench.config_map.data == {"alphaEnabled": "true"}
+
+    answers = {"global/x": [Answer(), Answer(config=(on,)), Answer(config=(on,))]}
+    bench = play({"global/x": SEE_PODS, "alpha/x": "beforeHelm: 1"}, steps, answers=answers)
+    assert ("global/x", "pods: Added b") in bench.engine.runs
+
+
+@pytest.mark.parametrize(
+    ("hook", "path", "expected"),
+    [
+        pytest.param("alpha/x", "/alpha/seen", "ModuleRun:main:alpha:Kubernetes-Change-ModuleValues", id="module"),
+        pytest.param(
+            "global/x", "/global/seen", "ConvergeModules:main:StandBy:Kubernetes-Change-GlobalValues", id="global"
+        ),
+    ],
+)
+def test_values_that_change_when_the_api_server_asks_are_brought_to_the_cluster(
+    play: Play, hook: str, path: str, expected: str
+) -> None:
+    change: JsonObject = {"op": "add", "path": path, "value": 1}
+
+    async def steps(bench: Bench) -> None:
+        await bench.rest()
+        for follows in ([expected], []):
+            assert await bench.ask(hook)
+            assert (await bench.rest())[:1] == follows
+
+    answers = {hook: [Answer((change,)), Answer((change,))]}
+    play({hook: validating("gate"), "alpha/y": "beforeHelm: 1"}, steps, answers=answers)
+
+
+def test_a_webhook_that_is_refused_does_not_hold_the_first_converge(play: Play) -> None:
+    async def steps(bench: Bench) -> None:
+        bench.webhooks.refuses = True
+        await asyncio.sleep(100)
+        assert bench.converged
+        assert not bench.queues.main.tasks
+        bench.webhooks.refuses = False
+        await bench.rest()
+        assert bench.webhooks.served == {bench.hook("global/x").id: ("gate.example.com",)}
+
+    play({"global/x": validating("gate"), "alpha/x": "beforeHelm: 1"}, steps)

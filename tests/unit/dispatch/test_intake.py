@@ -10,7 +10,7 @@ import pytest
 from addon_operator.backoff import RetryPolicy
 from addon_operator.dispatch.intake import Intake
 from addon_operator.hooks.bindings import HookConfig, Kubernetes, Schedule
-from addon_operator.hooks.call import HookId
+from addon_operator.hooks.call import Changes, HookId
 from addon_operator.hooks.context import LifecycleContext, ObjectEvent, Synchronization
 from addon_operator.hooks.hook import Hook
 from addon_operator.modules.plan import Verdict
@@ -112,12 +112,36 @@ def test_ticks_begin_to_count_with_the_end_of_the_first_converge() -> None:
     assert queued(lambda intake: intake.ticked(hook(None), HOURLY), ticks_count=False) == {"main": [RUN]}
 
 
-def test_a_module_that_goes_takes_the_runs_of_its_hooks_along_and_no_others() -> None:
+@pytest.mark.parametrize(("module", "taken"), [("on", True), ("off", False)])
+def test_who_takes_a_late_synchronization(module: str, taken: bool) -> None:
+    answers: list[bool] = []
+    queued(lambda intake: answers.append(intake.listed_late(hook(module), Synchronization(MAIN))))
+    assert answers == [taken]
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [(None, "ConvergeModules:main:StandBy:Kubernetes-Change-GlobalValues"),
+     ("other", "ModuleRun:main:other:Kubernetes-Change-ModuleValues")],
+    ids=["global", "module"],
+)  # fmt: skip
+def test_values_that_a_review_changed_lead_to_a_run_once(module: str | None, expected: str) -> None:
+    def happen(intake: Intake) -> None:
+        for _ in range(2):
+            intake.values_changed(hook(module).id, Changes(values=True))
+
+    assert queued(happen) == {"main": [RUN, expected]}
+
+
+@pytest.mark.parametrize("goes", [Intake.drop_module, Intake.end_module], ids=["other hooks", "the module goes"])
+def test_a_module_that_goes_takes_the_runs_of_its_hooks_along_and_no_others(
+    goes: Callable[[Intake, str], None],
+) -> None:
     def happen(intake: Intake) -> None:
         for module in (None, "on"):
             for binding in (MAIN, SIDE):
                 intake.object_changed(hook(module), event(binding))
-        intake.drop_module("on")
+        goes(intake, "on")
 
     other = Task(RunHook(HookId("other", "hooks/x"), (LifecycleContext("onStartup"),)), Reason.RELOAD_ALL)
     assert queued(happen, waiting=(WAITING, other)) == {
