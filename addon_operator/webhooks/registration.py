@@ -30,6 +30,9 @@ Version: TypeAlias = tuple[JsonValue, JsonValue]
 _CONFLICTS: Final = 5
 _RETRY: Final = RetryPolicy(1.0, 30.0)
 _FORBIDDEN_PAUSE_S: Final = 60.0
+_REMOVED: Final = "webhooks were removed by somebody else, and are registered again"
+_CHANGED: Final = "webhooks were changed by somebody else, and are registered again"
+_UNGUARDED: Final = "no right to list and watch webhook configurations: what others do to them is not noticed"
 _MERGE: Final = "application/merge-patch+json"
 _METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
@@ -131,8 +134,7 @@ class Registration:
         if existing is not None and self._owns(existing, OPERATOR) and version_of(existing) == self._written.get(what):
             return False
         await self._write(resource, existing, document)
-        happened = "removed" if existing is None else "changed"
-        _log.warning(f"webhooks that somebody else {happened} are registered again", reason=what)
+        _log.warning(_REMOVED if existing is None else _CHANGED, reason=what)
         return True
 
     async def _write(self, resource: Resource, existing: JsonObject | None, document: JsonObject) -> None:
@@ -242,7 +244,7 @@ class ConfigurationGuard:
         self._seen: Version | None = None
         self._stirred = asyncio.Event()
 
-    def want(self, wanted: bool) -> None:  # noqa: FBT001 -- nothing else could be meant
+    def want(self, wanted: bool) -> None:
         """Says whether there is something to guard."""
         now, before = (self._wanted, self._unwanted) if wanted else (self._unwanted, self._wanted)
         now.set()
@@ -262,10 +264,7 @@ class ConfigurationGuard:
             self._seen = None
             await _until(forbidden, informer.run(), self._look(informer))
             if not told:
-                _log.warning(
-                    "no right to list and watch webhook configurations: what others do to them is not noticed",
-                    reason=self._resource.plural,
-                )
+                _log.warning(_UNGUARDED, reason=self._resource.plural)
                 told = True
             await asyncio.sleep(_FORBIDDEN_PAUSE_S)
 

@@ -5,26 +5,36 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import dataclasses
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
 import aiohttp
 import pytest
+import structlog
+from structlog.typing import EventDict
 
 from addon_operator import jsondoc
 from addon_operator.errors import KubeError, SettingsError
+from addon_operator.hooks.bindings import AdmissionRule
 from addon_operator.hooks.call import HookId
 from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient
-from addon_operator.webhooks.endpoint import EndpointSettings, WebhookSettings
+from addon_operator.webhooks import configurations, registration
+from addon_operator.webhooks.configurations import OPERATOR
+from addon_operator.webhooks.endpoint import Address, EndpointSettings, WebhookSettings
 from addon_operator.webhooks.host import WebhookHost
-from tests.component.kube.api import Api, gives, refuses, serving
+from addon_operator.webhooks.registration import ConfigurationGuard, Version
+from tests.component.kube.api import Api, Handler, gives, refuses, serving, streams
+from tests.fakes import clock
 from tests.fakes.reviewer import ScriptedReviewer, admission
 
 HOOK = HookId(None, "one.sh")
 LOOPBACK = EndpointSettings(listen_port=0, listen_address="127.0.0.1")
 NOTHING: JsonObject = {"items": []}
+ADDRESS = Address(namespace="ns", service_name="svc", host=None, port=9680, authority=b"")
 
 
 @pytest.fixture
@@ -60,6 +70,17 @@ async def hosting(
 async def host(api: Api, tmp_path: Path) -> AsyncIterator[WebhookHost]:
     async with hosting(api, tmp_path) as made:
         yield made
+
+
+@contextlib.asynccontextmanager
+async def running(host: WebhookHost) -> AsyncIterator[None]:
+    task = asyncio.create_task(host.run(), name="host under test")
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
 
 
 async def test_who_may_not_look_has_left_nothing(host: WebhookHost, api: Api) -> None:
@@ -104,16 +125,12 @@ async def test_what_others_made_by_hand_is_not_overwritten(host: WebhookHost, ap
 
 async def test_certificates_are_renewed_by_themselves(api: Api, tmp_path: Path) -> None:
     api.steps = [refuses(404, "NotFound"), gives({})]
-    async with hosting(api, tmp_path, validity_s=0.5) as host:
-        task = asyncio.create_task(host.run(), name="host under test")
+    async with hosting(api, tmp_path, validity_s=0.5) as host, running(host):
         await host.serve(HOOK, [admission("a")], [])
         url, _ = registered(api)
         first = await shown(url)
         while await shown(url) == first:
             pass
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
 
 
 async def shown(url: str) -> bytes:
@@ -128,8 +145,9 @@ async def shown(url: str) -> bytes:
 
 
 def registered(api: Api) -> tuple[str, ssl.SSLContext]:
-    """Reads the address in the last request, and what trusts it."""
-    client = jsondoc.lookup(jsondoc.loads(api.asked[-1].body), "/webhooks/0/clientConfig")
+    """Reads the address in what was written last, and what trusts it."""
+    *_, written = (asked.body for asked in api.asked if asked.body)
+    client = jsondoc.lookup(jsondoc.loads(written), "/webhooks/0/clientConfig")
     assert isinstance(client, dict)
     authority = base64.b64decode(str(client["caBundle"])).decode()
     return str(client["url"]), ssl.create_default_context(cadata=authority)
@@ -163,3 +181,211 @@ async def test_an_address_that_cannot_be_had_changes_nothing(api: Api, tmp_path:
             await host.serve(HOOK, [admission("a")], [])
         await host.serve(HOOK, [], [])
     assert api.asked == []
+
+
+# --- what others do to a configuration ---
+
+
+def configuration(generation: int, *, uid: str = "u1", labels: JsonObject | None = None) -> JsonObject:
+    """What is in the cluster, of the operator under test unless there are other labels."""
+    return {
+        "metadata": {
+            "name": "addon-operator-hooks",
+            "uid": uid,
+            "generation": generation,
+            "resourceVersion": str(generation),
+            "labels": {OPERATOR: "ns.cm"} if labels is None else labels,
+        }
+    }
+
+
+def line(kind: str, item: JsonObject) -> bytes:
+    return jsondoc.dumps({"type": kind, "object": item}) + b"\n"
+
+
+END = line("BOOKMARK", {"metadata": {"resourceVersion": "1", "annotations": {"k8s.io/initial-events-end": "true"}}})
+
+
+def watched(*later: bytes) -> Handler:
+    """A watch that shows what was written, then what others do."""
+    return streams(line("ADDED", configuration(1)), END, *later, stay=True)
+
+
+def warned(logs: list[EventDict]) -> list[tuple[str, str]]:
+    return [(entry["event"], entry["reason"]) for entry in logs if entry["log_level"] in {"warning", "error"}]
+
+
+@pytest.mark.parametrize(
+    ("event", "found", "happened"),
+    [
+        pytest.param("DELETED", None, "removed", id="removed"),
+        pytest.param("MODIFIED", configuration(2), "changed", id="changed"),
+        pytest.param("DELETED", configuration(1, labels={}), "changed", id="our label removed"),
+    ],
+)
+async def test_what_others_change_is_written_again_once(
+    host: WebhookHost, api: Api, event: str, found: JsonObject | None, happened: str
+) -> None:
+    there, write = (refuses(404, "NotFound"), "POST") if found is None else (gives(found), "PUT")
+    api.steps = [refuses(404, "NotFound"), gives(configuration(1)), watched(line(event, configuration(2)))]
+    api.steps += [there, gives(configuration(3))]
+    with structlog.testing.capture_logs() as logs:
+        async with running(host):
+            await host.serve(HOOK, [admission("a")], [])
+            await api.until_asked(5)
+            await host.serve(HOOK, [admission("a")], [])
+    # Neither what was written nor that it was seen is a reason to ask.
+    assert [asked.method for asked in api.asked] == ["GET", "POST", "GET", "GET", write]
+    watch = api.asked[2]
+    assert watch.path.endswith("/validatingwebhookconfigurations")
+    assert watch.query["labelSelector"] == "addon-operator.io/operator=ns.cm"
+    assert "PartialObjectMetadata" in watch.headers["Accept"]
+    first, again = (jsondoc.loads(api.asked[number].body) for number in (1, 4))
+    assert jsondoc.lookup(first, "/webhooks") == jsondoc.lookup(again, "/webhooks")
+    assert jsondoc.lookup(again, "/metadata/labels/addon-operator.io~1operator") == "ns.cm"
+    what = "ValidatingWebhookConfiguration addon-operator-hooks"
+    assert warned(logs) == [(f"webhooks were {happened} by somebody else, and are registered again", what)]
+
+
+async def test_what_is_removed_before_the_first_look_is_noticed(host: WebhookHost, api: Api) -> None:
+    api.steps = [refuses(404, "NotFound"), gives(configuration(1)), streams(END, stay=True)]
+    api.steps += [refuses(404, "NotFound"), gives(configuration(1, uid="u2"))]
+    async with running(host):
+        await host.serve(HOOK, [admission("a")], [])
+        await api.until_asked(5)
+    assert [asked.method for asked in api.asked] == ["GET", "POST", "GET", "GET", "POST"]
+
+
+async def test_what_another_operator_has_taken_is_left_to_it(host: WebhookHost, api: Api) -> None:
+    theirs = configuration(1, uid="u2", labels={OPERATOR: "other.cm"})
+    api.steps = [refuses(404, "NotFound"), gives(configuration(1)), watched(line("DELETED", configuration(1)))]
+    api.steps += [gives(theirs), gives(theirs)]
+    with structlog.testing.capture_logs() as logs:
+        async with running(host):
+            await host.serve(HOOK, [admission("a")], [])
+            await api.until_asked(5)
+    assert [asked.method for asked in api.asked] == ["GET", "POST", "GET", "GET", "GET"]
+    assert "belongs to operator other.cm" in str(logs[-1]["error"])
+
+
+async def test_what_cannot_be_written_again_is_tried_again(host: WebhookHost, api: Api) -> None:
+    api.steps = [refuses(404, "NotFound"), gives(configuration(1)), watched(line("DELETED", configuration(1)))]
+    api.steps += [refuses(404, "NotFound"), refuses(403, "Forbidden")]
+    api.steps += [refuses(404, "NotFound"), gives(configuration(1, uid="u2"))]
+    async with running(host):
+        await host.serve(HOOK, [admission("a")], [])
+        await api.until_asked(7)
+    assert [asked.method for asked in api.asked][3:] == ["GET", "POST"] * 2
+
+
+async def test_only_what_is_registered_is_watched(host: WebhookHost, api: Api) -> None:
+    made = [refuses(404, "NotFound"), gives(configuration(1)), watched()]
+    async with running(host):
+        for times in (1, 2):
+            api.steps = [*made]
+            await host.serve(HOOK, [admission("a")], [])
+            await api.until_asked(4 * times - 1)
+            api.steps = [refuses(404, "NotFound")]
+            await host.withdraw([HOOK])
+    assert [asked.method for asked in api.asked] == ["GET", "POST", "GET", "GET"] * 2
+    assert [number for number, asked in enumerate(api.asked) if "watch" in asked.query] == [2, 6]
+
+
+async def test_who_may_not_watch_is_told_once_and_goes_on(
+    host: WebhookHost, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registration, "_FORBIDDEN_PAUSE_S", 0.0)
+    forbidden = [refuses(403, "Forbidden") for _ in range(4)]
+    api.steps = [refuses(404, "NotFound"), gives(configuration(1)), *forbidden]
+    with structlog.testing.capture_logs() as logs:
+        async with running(host):
+            await host.serve(HOOK, [admission("a")], [])
+            await api.until_asked(7)
+            api.steps = [gives(configuration(1)), gives(configuration(2))]
+            await host.serve(HOOK, [admission("a"), admission("b")], [])
+    assert [asked.method for asked in api.asked][-2:] == ["GET", "PUT"]
+    message = "no right to list and watch webhook configurations: what others do to them is not noticed"
+    assert warned(logs) == [(message, "validatingwebhookconfigurations")]
+
+
+class Contrary:
+    """Stands in for a client: whenever something is written, somebody writes something else at once."""
+
+    def __init__(self) -> None:
+        self.writes: list[float] = []
+        self._again = asyncio.Event()
+
+    async def stream(self, _path: str, **_options: object) -> AsyncIterator[bytes]:
+        yield END
+        generation = 1
+        while True:
+            await self._again.wait()
+            self._again.clear()
+            generation += 1
+            yield line("MODIFIED", configuration(generation))
+
+    async def write(self, _seen: Version | None) -> bool:
+        self.writes.append(asyncio.get_running_loop().time())
+        self._again.set()
+        return True
+
+
+def test_two_who_do_not_agree_write_less_and_less() -> None:
+    async def fight() -> list[float]:
+        contrary = Contrary()
+        guard = ConfigurationGuard(
+            cast("KubeClient", contrary),
+            "kubernetesValidating",
+            name="addon-operator-hooks",
+            identity="ns.cm",
+            restore=contrary.write,
+        )
+        guard.want(True)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(100):
+                await guard.run()
+        return contrary.writes
+
+    assert clock.run(fight()) == [0, 1, 3, 7, 15, 31, 61, 91]
+
+
+# --- what the operator needs itself ---
+
+
+@pytest.mark.parametrize(
+    ("groups", "resources", "spared"),
+    [
+        pytest.param(("",), ("configmaps",), True, id="ConfigMaps"),
+        pytest.param(("apps", ""), ("deployments", "secrets"), True, id="Secrets, among others"),
+        pytest.param(("*",), ("*",), True, id="everything"),
+        pytest.param(("*",), ("*/*",), True, id="everything and its subresources"),
+        pytest.param(("",), ("pods",), False, id="Pods"),
+        pytest.param(("example.com",), ("secrets",), False, id="others of that name"),
+    ],
+)
+def test_what_the_operator_needs_is_not_for_hooks(
+    groups: tuple[str, ...], resources: tuple[str, ...], *, spared: bool
+) -> None:
+    rule = AdmissionRule(groups, ("*",), resources, ("*",), "*")
+    binding = dataclasses.replace(admission("a"), rules=(rule,), match_conditions=(("mine", "true"),))
+    own = configurations.not_own("ns", "cm")
+    mine: JsonObject = {"name": "mine", "expression": "true"}
+    entry = configurations.webhook(binding, ADDRESS, not_own=own)
+    assert entry["matchConditions"] == ([mine, own] if spared else [mine])
+
+
+def test_as_many_conditions_as_there_may_be_are_left_as_they_are() -> None:
+    binding = dataclasses.replace(
+        admission("a"), match_conditions=tuple((f"c{number}", "true") for number in range(64))
+    )
+    entry = configurations.webhook(binding, ADDRESS, not_own=configurations.not_own("ns", "cm"))
+    conditions = entry["matchConditions"]
+    assert isinstance(conditions, list)
+    assert len(conditions) == 64
+
+
+async def test_the_conditions_name_the_operators_own(host: WebhookHost, api: Api) -> None:
+    api.steps = [refuses(404, "NotFound"), gives(configuration(1))]
+    await host.serve(HOOK, [admission("a")], [])
+    written = jsondoc.lookup(jsondoc.loads(api.asked[-1].body), "/webhooks/0/matchConditions")
+    assert written == [configurations.not_own("ns", "cm")]
