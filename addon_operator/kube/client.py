@@ -13,6 +13,7 @@ import dataclasses
 import os
 import socket
 import ssl
+import weakref
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Self
@@ -33,6 +34,7 @@ _log = get_logger("kube")
 
 _WAIT_FOR_SERVER = RetryPolicy(0.2, 5.0)
 _LONGEST_MESSAGE = 1000
+_GOODBYE_S = 1.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,9 +82,10 @@ class KubeClient:
         self._access = access
         self._limiter = limiter
         self._on_request = on_request
+        self._sockets = weakref.WeakSet[socket.socket]()
         # The server's compression costs more time than a cluster's own network saves.
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, socket_factory=_socket, keepalive_timeout=60),
+            connector=aiohttp.TCPConnector(limit=0, socket_factory=self._socket, keepalive_timeout=60),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
             headers={"User-Agent": "addon-operator", "Accept-Encoding": "identity"},
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -118,8 +121,17 @@ class KubeClient:
         return cls(access, limiter=TokenBucket(qps, burst), on_request=on_request or _ignore)
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Closes all connections, and waits a moment for those that say goodbye to the server."""
         await self._session.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GOODBYE_S):
+                while any(one.fileno() >= 0 for one in self._sockets):  # noqa: ASYNC110 -- they tell nobody
+                    await asyncio.sleep(0.005)
+
+    def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
+        made = _socket(address)
+        self._sockets.add(made)
+        return made
 
     def child_environment(self) -> dict[str, str]:
         """Gives what helm and hooks need to reach the same cluster: `KUBECONFIG` when one is in use."""
