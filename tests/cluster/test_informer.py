@@ -279,6 +279,19 @@ async def test_kind_that_is_not_served_yet_is_said_and_then_found(client: KubeCl
     assert troubles[-1] is None
 
 
+async def gone(client: KubeClient, path: str) -> None:
+    """Waits until an object that is being deleted is not there any more."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await client.request("GET", path)
+            except KubeError as error:
+                if error.status == 404:
+                    return
+                raise
+            await asyncio.sleep(0.05)
+
+
 async def test_kind_that_is_removed_takes_its_objects_along(client: KubeClient, cluster: DevCluster) -> None:
     resource, namespace, heard = custom("leavers"), cluster.namespace(), Recorder()
     await crds.install(client, [("leave.yaml", crd("leavers", resource.kind))], labels={})
@@ -286,6 +299,7 @@ async def test_kind_that_is_removed_takes_its_objects_along(client: KubeClient, 
     async with watching(Informer(client, resource, namespace=None, handler=heard)):
         await client.request("DELETE", CUSTOM_RESOURCE_DEFINITIONS.path(name="leavers.kube.test.example.com"))
         await heard.until(("DELETED", "one"))
+        await gone(client, CUSTOM_RESOURCE_DEFINITIONS.path(name="leavers.kube.test.example.com"))
         await crds.install(client, [("leave.yaml", crd("leavers", resource.kind))], labels={})
         await make(client, resource, namespace, {"metadata": {"name": "two"}})
         await heard.until(("ADDED", "two"))
