@@ -31,6 +31,7 @@ from addon_operator.helm.client import HelmClient
 from addon_operator.helm.cluster import Cluster
 from addon_operator.hooks.bindings import MAIN_QUEUE
 from addon_operator.hooks.catalog import HookCatalog, global_root
+from addon_operator.hooks.context import Synchronization
 from addon_operator.hooks.engine import HookEngine
 from addon_operator.kube import events
 from addon_operator.kube.client import KubeClient, RequestStat
@@ -366,7 +367,7 @@ class Operator:
             queue=attempt.queue,
             seconds=attempt.waited_s,
         )
-        if attempt.queue != MAIN_QUEUE:
+        if attempt.queue != MAIN_QUEUE and not _is_waited_for(attempt.task):
             return
         if attempt.ok:
             self._failures.pop(attempt.task.id, None)
@@ -437,6 +438,12 @@ async def _within(limit_s: float, work: Awaitable[None]) -> None:
     with contextlib.suppress(TimeoutError, AddonOperatorError):
         async with asyncio.timeout(limit_s):
             await work
+
+
+def _is_waited_for(task: Task) -> bool:
+    """Answers whether the main queue waits for a task of another one."""
+    contexts = task.payload.contexts if isinstance(task.payload, RunHook) else ()
+    return any(isinstance(one, Synchronization) and one.binding.wait_for_synchronization for one in contexts)
 
 
 async def _for_ever() -> int:

@@ -180,7 +180,6 @@ def assemble(given: Foundation, *, warn: Warn, on_refused: Callable[[AddonOperat
         catalog=given.disk.catalog,
         hooks=hooks,
         reactions=reactions,
-        drop_tasks=intake.drop_module,
         end_tasks=intake.end_module,
         store=store,
         deployment=deployment,

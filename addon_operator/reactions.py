@@ -96,6 +96,14 @@ class Reactions:
             await self._webhooks.withdraw(gone)
             self._serving -= gone
 
+    async def withdraw_module(self, module: str) -> None:
+        """Ends the webhooks of all hooks of a module, also of those whose files are gone.
+
+        Raises:
+            AddonOperatorError: one cannot be withdrawn; to be tried again.
+        """
+        await self.withdraw({hook for hook in self._serving if hook.module == module})
+
     async def withdraw_all(self) -> None:
         """Ends all webhooks: nobody will answer them.
 

@@ -6,6 +6,7 @@ Source: contract.md 3.5, 3.6.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from addon_operator.dispatch import routing
@@ -19,7 +20,7 @@ from addon_operator.logs import get_logger
 from addon_operator.modules.module import Module
 from addon_operator.modules.registry import ModulePhase, ModuleRegistry
 from addon_operator.tasks.queue import QueueSet
-from addon_operator.tasks.task import Reason, RunHook, Task
+from addon_operator.tasks.task import Outcome, Reason, RunHook, Task
 
 log = get_logger("dispatch")
 
@@ -89,16 +90,12 @@ class Intake:
         if at_rest and attends(self._registry.get(name)):
             self._queues.main.add_tail(routing.release_changed(facts, self._queues.main.waiting).tail)
 
-    def drop_module(self, name: str) -> None:
-        """Takes the runs of a module's hooks out of all queues: its hooks are others now."""
+    def end_module(self, name: str) -> tuple[asyncio.Future[Outcome], ...]:
+        """Takes the runs of a module's hooks out of all queues, and ends those at work; gives these."""
+        ending = [queue.interrupt(lambda task: _of_module(task, name)) for queue in self._queues.all()]
         for queue in self._queues.all():
             queue.remove(lambda task: _of_module(task, name))
-
-    def end_module(self, name: str) -> None:
-        """Does so, and ends the one that is at work: the module goes."""
-        for queue in self._queues.all():
-            queue.interrupt(lambda task: _of_module(task, name))
-            queue.remove(lambda task: _of_module(task, name))
+        return tuple(one for one in ending if one is not None)
 
     def _serves(self, hook: Hook) -> bool:
         return hook.id.module is None or self._registry.is_enabled(hook.id.module)

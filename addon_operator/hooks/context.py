@@ -6,6 +6,7 @@ Objects stay the bytes that they arrived as: a context file is joined from them,
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, assert_never
@@ -135,11 +136,13 @@ def fitting(contexts: Sequence[Context], config: HookConfig, size: Callable[[Kub
         config: the hook's.
         size: the bytes of the snapshot of one of its `kubernetes` bindings.
     """
-    sizes = {binding.name: size(binding) for binding in config.kubernetes}
+    sizes = collections.Counter[str]()
+    for binding in config.kubernetes:
+        sizes[binding.name] += size(binding)
     total = 0
     for count, context in enumerate(contexts[:MOST_IN_A_RUN]):
         included = () if isinstance(context, LifecycleContext) else context.binding.include_snapshots_from
-        total += sum(sizes.get(name, 0) for name in included)
+        total += sum(sizes[name] for name in included)
         total += len(context.object) if isinstance(context, ObjectEvent) else 0
         if count and total > _MOST_BYTES_IN_A_RUN:
             return count

@@ -8,6 +8,7 @@ Source: design.md 4, contract.md 2.4.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -110,6 +111,7 @@ class HookRuns:
         self._enabled_modules = enabled_modules
         self._items = items
         self._timeout_s = timeout_s
+        self._flags_changed: set[HookId] = set()
 
     async def run(self, hook: Hook, run: Run) -> Changes:
         """Runs a hook once and does what it asks for; answers what that has changed.
@@ -167,14 +169,17 @@ class HookRuns:
             await self._patcher.apply(decoded.objects)
         if proposal is None:
             return Changes()
-        flags_changed = False
         if proposal.config_section is not None or proposal.config_flags:
             owned = patches.split(effects.config_patch, key, str(hook))
-            flags_changed = await self._config.save(key, proposal.config_section, owned.section, proposal.config_flags)
+            if await self._config.save(key, proposal.config_section, owned.section, proposal.config_flags):
+                self._flags_changed.add(hook)
         self._commit(hook, key, effects, proposal)
         if proposal.changed:
             log.debug("values changed", hook=hook.name, module=hook.module, scope=sorted(proposal.changed))
-        return Changes(values=bool(proposal.changed), enablement=bool(proposal.enabled_changed) or flags_changed)
+        # A run that failed after its flags were saved is repeated, and saves them again: they changed all the same.
+        enablement = bool(proposal.enabled_changed) or hook in self._flags_changed
+        self._flags_changed.discard(hook)
+        return Changes(values=bool(proposal.changed), enablement=enablement)
 
     async def _apply_despite(self, hook: HookId, failed: HookFailed) -> None:
         """Does what a failed hook wants to be done in this case: to tell others in the status of an object."""
@@ -230,13 +235,18 @@ class HookRuns:
 
 
 async def _undisturbed(work: Coroutine[object, object, T]) -> T:
-    """Lets work come to its end even if the run is ended meanwhile: its effects belong together."""
+    """Gives work some seconds to come to its end if the run is ended meanwhile: its effects belong together."""
     task = asyncio.create_task(work, name="effects of a hook")
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait([task], timeout=_UNDISTURBED_S)
-        task.cancel()
+        deadline = asyncio.get_running_loop().time() + _UNDISTURBED_S
+        while not task.done():
+            left_s = deadline - asyncio.get_running_loop().time()
+            if left_s <= 0:
+                task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([task], timeout=max(left_s, 1.0))
         raise
 
 

@@ -2,8 +2,8 @@
 
 A binding's first context is its Synchronization. Until that run is over, events are held back in order; before it is
 asked for, changes only concern the snapshot. A binding that cannot watch (its kind does not exist yet, a permission is
-missing) stops nobody else: it is not waited for, and has its Synchronization when it can. Called by the module runner
-and by the dispatcher, which makes tasks of what it hears here. Source: contract.md 2.3, 3.1, 3.3.
+missing) is not waited for, and has its Synchronization when it can, unless its hook would be misled. Called by the
+module runner and by the dispatcher, which makes tasks of what it hears here. Source: contract.md 2.3, 3.1, 3.3.
 """
 
 from __future__ import annotations
@@ -157,8 +157,8 @@ class HookMonitors:
 
     def fitting(self, hook: Hook, contexts: Sequence[Context]) -> int:
         """Answers how many of these contexts, at least one, a run of the hook is told at once."""
-        kept = {id(one.binding): one.monitor.stats()[1] for one in self._of((hook.id,))}
-        return fitting(contexts, hook.config, lambda binding: kept.get(id(binding), 0))
+        kept = [(one.binding, one.monitor.stats()[1]) for one in self._of((hook.id,))]
+        return fitting(contexts, hook.config, lambda binding: sum(size for one, size in kept if one == binding))
 
     def sizes(self) -> Iterator[SnapshotSize]:
         """Lists what snapshots hold, for the metrics."""

@@ -38,9 +38,12 @@ from addon_operator.modules.phases import (
 )
 from addon_operator.modules.registry import ModulePhase, ModuleRegistry, ModuleState
 from addon_operator.reactions import Reactions
+from addon_operator.tasks.task import Outcome
 from addon_operator.values.store import ValuesStore
 
 log = get_logger("module")
+
+_ENDING_S = 30.0
 
 _PHASES: dict[ModuleBinding, ModulePhase] = {
     "onStartup": ModulePhase.STARTUP,
@@ -73,8 +76,7 @@ class ModuleRunner:
         catalog: HookCatalog,
         hooks: HookRuns,
         reactions: Reactions,
-        drop_tasks: Callable[[str], None],
-        end_tasks: Callable[[str], None],
+        end_tasks: Callable[[str], Sequence[asyncio.Future[Outcome]]],
         store: ValuesStore,
         deployment: ModuleDeployment,
         crds: CrdInstaller,
@@ -84,7 +86,6 @@ class ModuleRunner:
         self._catalog = catalog
         self._hooks = hooks
         self._reactions = reactions
-        self._drop_tasks = drop_tasks
         self._end_tasks = end_tasks
         self._store = store
         self._deployment = deployment
@@ -190,13 +191,17 @@ class ModuleRunner:
             reacting=state.reacting,
         )
 
-    def suspend(self, name: str) -> None:
-        """A module that runs is disabled: its hooks hear of nothing any more, and begin anew if that is taken back."""
+    def suspend(self, name: str) -> Sequence[asyncio.Future[Outcome]]:
+        """A module that runs is disabled: its hooks hear of nothing any more, and begin anew if that is taken back.
+
+        Returns:
+            The runs of its hooks that are being ended.
+        """
         state = self._registry.state(name)
         self._reactions.pause(_hooks(state))
-        self._end_tasks(name)
         state.watching = state.reacting = False
         state.began_at = None
+        return self._end_tasks(name)
 
     async def settle(self) -> None:
         """Waits for what runs leave behind them: notes on releases."""
@@ -211,16 +216,17 @@ class ModuleRunner:
         module, state = self._registry.get(name), self._registry.state(name)
         state.phase, state.started = ModulePhase.DELETING, False
         try:
-            self.suspend(name)
+            if ending := self.suspend(name):
+                await asyncio.wait(ending, timeout=_ENDING_S)
             # Before the release goes: a webhook that nobody answers would hold it up.
-            await self._reactions.withdraw(hook.id for hook in _hooks(state))
+            await self._reactions.withdraw_module(name)
             await self._delete(module, state, activation)
         except AddonOperatorError as error:
             state.error = str(error)
             self._metrics.module_delete_failed(name)
             raise
         self._reactions.monitors.stop(hook.id for hook in _hooks(state))
-        self._drop_tasks(name)
+        self._end_tasks(name)
         self._store.forget_patches(module.key)
         self._registry.forget(name)
 
@@ -256,7 +262,7 @@ class ModuleRunner:
         """
         state = self._registry.state(name)
         self._forget_hooks(name, state)
-        await self._reactions.withdraw(hook.id for hook in _hooks(state))
+        await self._reactions.withdraw_module(name)
 
     async def purge(self, release: str) -> None:
         """Uninstalls a release of ours whose module is gone.
@@ -280,7 +286,8 @@ class ModuleRunner:
 
     def _forget_hooks(self, name: str, state: ModuleState) -> None:
         """Ends what the former hooks react to: files have changed, so everything of it begins anew."""
-        self._drop_tasks(name)
+        # Also those at work: what they were told belongs to a life that is over.
+        self._end_tasks(name)
         self._reactions.forget(_hooks(state))
         state.watching = state.reacting = False
 

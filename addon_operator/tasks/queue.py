@@ -171,6 +171,7 @@ class TaskQueue:
         self._since = 0.0
         self._running: _Entry | None = None
         self._attempting: asyncio.Future[Outcome] | None = None
+        self._interrupted: asyncio.Future[Outcome] | None = None
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -239,10 +240,19 @@ class TaskQueue:
                 self._head_changed.set()
         return tuple(entry.task for entry in dropped)
 
-    def interrupt(self, unwanted: Callable[[Task], bool]) -> None:
-        """Ends the attempt at work if its task is unwanted; the task is over then, and its child processes end."""
-        if self._running is not None and self._attempting is not None and unwanted(self._running.task):
+    def interrupt(self, unwanted: Callable[[Task], bool]) -> asyncio.Future[Outcome] | None:
+        """Has the attempt at work end if its task is unwanted; the task is over with it.
+
+        Returns:
+            The attempt, which takes as long as its child processes need to end; None if there is nothing to end.
+        """
+        if self._running is None or self._attempting is None or not unwanted(self._running.task):
+            return None
+        # Once only: to be asked twice means to processes that there is no time left.
+        if self._interrupted is None:
+            self._interrupted = self._attempting
             self._attempting.cancel()
+        return self._attempting
 
     async def run(self) -> None:
         """Works until cancelled."""
@@ -302,22 +312,26 @@ class TaskQueue:
         started = self._since = loop.time()
         self._status = "repeat head task" if entry.failures else "run first task"
         self._running = entry
-        self._attempting = asyncio.ensure_future(self._handle(entry.task, self.name))
+        attempt = self._attempting = asyncio.ensure_future(self._handle(entry.task, self.name))
         try:
-            outcome = await self._attempting
+            outcome = await attempt
         except asyncio.CancelledError:
             current = asyncio.current_task()
             if current is None or current.cancelling():
                 raise
-            log.info("task is ended", queue=self.name, task=kind(entry.task.payload), scope=subject(entry.task.payload))
-            outcome = Done()
+            if self._interrupted is attempt:
+                fields = {"queue": self.name, "task": kind(entry.task.payload), "scope": subject(entry.task.payload)}
+                log.info("task is ended", **fields)
+                outcome = Done()
+            else:
+                outcome = Retry("internal error: cancelled from within")
         except AddonOperatorError as error:
             outcome = Retry(str(error))
         except Exception as error:  # a bug in one handler must not end the queue
             log.exception("task handler broke", task=kind(entry.task.payload), error=error, exc_info=error)
             outcome = Retry(f"internal error: {type(error).__name__}: {error}")
         finally:
-            self._running = self._attempting = None
+            self._running = self._attempting = self._interrupted = None
         ended = loop.time()
         self._report(entry, outcome, waited_s=started - entry.since, duration_s=ended - started)
         entry.since = self._since = ended

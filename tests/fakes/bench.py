@@ -237,7 +237,7 @@ class Bench:
         )
         runner = ModuleRunner(
             registry=self.registry, catalog=self.catalog, hooks=hooks, reactions=reactions, metrics=self.metrics,
-            drop_tasks=self.intake.drop_module, end_tasks=self.intake.end_module, store=self.store,
+            end_tasks=self.intake.end_module, store=self.store,
             deployment=NoReleases(), crds=NoCrds(),
         )  # fmt: skip
         self.converge = ConvergeHandler(

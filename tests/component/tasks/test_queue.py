@@ -206,9 +206,12 @@ def test_an_interrupted_attempt_ends_its_task_and_the_next_one_runs() -> None:
         queue.interrupt(lambda task: task.payload == RunModules(("b",)))
         await asyncio.sleep(1)
         assert ended == []
-        queue.interrupt(lambda task: task.payload == RunModules(("a",)))
-        await asyncio.sleep(1)
+        attempt = queue.interrupt(lambda task: task.payload == RunModules(("a",)))
+        assert queue.interrupt(lambda _: True) is attempt
+        assert attempt is not None
+        await asyncio.wait([attempt])
         assert ended == ["a"]
+        await asyncio.sleep(1)
         assert [task.payload for task in queue.tasks] == [RunModules(("b",))]
 
     bench = scenario(lambda name, _: long(name) if name == "a" else Park(asyncio.Event().wait), steps)
