@@ -27,6 +27,12 @@ class Api:
 
     def request(self, method: str, path: str, body: JsonObject | None = None) -> tuple[int, bytes]:
         """Sends one request; answers status and body. Status 0 if there is no answer."""
+        reused = self._connection is not None
+        status, answer = self._exchange(method, path, body)
+        # The server closes connections that were idle for long.
+        return self._exchange(method, path, body) if status == 0 and reused else (status, answer)
+
+    def _exchange(self, method: str, path: str, body: JsonObject | None) -> tuple[int, bytes]:
         if self._connection is None:
             self._connection = http.client.HTTPSConnection(
                 "127.0.0.1", self._port, timeout=_TIMEOUT_S, context=self._context

@@ -166,7 +166,8 @@ def removed(cluster: DevCluster) -> Iterator[None]:
     yield
     names = cluster.kubectl("get", "crd", "-o", "name").splitlines()
     ours = [name for name in names if name.endswith(".kube.test.example.com")]
-    cluster.kubectl("delete", "--ignore-not-found", *ours)
+    # Not waited for: what is left of other tests may take its time.
+    cluster.kubectl("delete", "--ignore-not-found", "--wait=false", *ours)
 
 
 async def stored(client: KubeClient, plural: str) -> JsonObject:

@@ -409,5 +409,5 @@ def test_a_binding_that_cannot_watch_holds_nobody_up(cluster: DevCluster, tmp_pa
         eventually(lambda: made.told("keys"))
         assert made.told("keys")[0].startswith("keys Synchronization")
         eventually(lambda: made.cli("queue", "list").stdout.startswith("Summary"))
-        made.kubectl("delete", "crd", f"widgets.{group}")
+        made.kubectl("delete", "crd", "--wait=false", f"widgets.{group}")
         made.kubectl("delete", "clusterrole,clusterrolebinding", role)

@@ -188,4 +188,4 @@ def test_the_api_server_asks_hooks(cluster: DevCluster, tmp_path: Path) -> None:
             return cluster.kubectl("get", "crd", f"gadgets.{group}", "-o", "jsonpath={.spec.conversion.strategy}")
 
         eventually(lambda: converted() == "None")
-        made.kubectl("delete", "crd", f"gadgets.{group}")
+        made.kubectl("delete", "crd", "--wait=false", f"gadgets.{group}")
