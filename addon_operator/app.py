@@ -155,7 +155,6 @@ class Operator:
         self._intake = Intake(queues=self._queues, registry=self._registry, ticks_count=self._has_converged)
         self._handlers: Handlers | None = None
         self._converge: ConvergeHandler | None = None
-        self._failures: dict[int, int] = {}
         self._stuck = asyncio.Event()
         self._courtesies: set[asyncio.Task[None]] = set()
 
@@ -369,14 +368,10 @@ class Operator:
         )
         if attempt.queue != MAIN_QUEUE and not _is_waited_for(attempt.task):
             return
-        if attempt.ok:
-            self._failures.pop(attempt.task.id, None)
-            if isinstance(payload, Converge) and payload.phase is ConvergePhase.WAIT_AFTER_ALL:
-                process.return_freed_memory()
-            return
-        self._failures[attempt.task.id] = self._failures.get(attempt.task.id, 0) + 1
-        if self._failures[attempt.task.id] >= _ONCE_FAILURES:
+        if attempt.failures >= _ONCE_FAILURES:
             self._stuck.set()
+        elif not attempt.failures and isinstance(payload, Converge) and payload.phase is ConvergePhase.WAIT_AFTER_ALL:
+            process.return_freed_memory()
 
     def _has_converged(self) -> bool:
         return self._converge is not None and self._converge.progress.first_done.is_set()

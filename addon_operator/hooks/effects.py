@@ -247,6 +247,9 @@ async def _undisturbed(work: Coroutine[object, object, T]) -> T:
                 task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([task], timeout=max(left_s, 1.0))
+        if not task.cancelled() and (error := task.exception()):
+            reason = str(error) if isinstance(error, AddonOperatorError) else type(error).__name__
+            log.warning("what a hook asked for is not done, since its run was ended", reason=reason)
         raise
 
 

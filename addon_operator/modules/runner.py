@@ -226,7 +226,6 @@ class ModuleRunner:
             self._metrics.module_delete_failed(name)
             raise
         self._reactions.monitors.stop(hook.id for hook in _hooks(state))
-        self._end_tasks(name)
         self._store.forget_patches(module.key)
         self._registry.forget(name)
 

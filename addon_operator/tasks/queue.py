@@ -49,14 +49,14 @@ class Attempt:
     Attributes:
         waited_s: from being queued, or from the previous attempt, until this one began.
         duration_s: how long this one took.
-        ok: it did not fail.
+        failures: how many attempts have failed in a row, this one included; 0 if it did not fail.
     """
 
     task: Task
     queue: str
     waited_s: float
     duration_s: float
-    ok: bool
+    failures: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -185,11 +185,6 @@ class TaskQueue:
     def waiting(self) -> tuple[Task, ...]:
         """All tasks but the one at work at this moment, in order."""
         return tuple(entry.task for entry in self._entries if entry is not self._running)
-
-    @property
-    def running(self) -> Task | None:
-        """The task at work at this moment."""
-        return self._running.task if self._running else None
 
     def looks(self) -> tuple[Look, ...]:
         """What all tasks look like from outside, the head first. Source: contract.md 2.13 (task text)."""
@@ -338,9 +333,10 @@ class TaskQueue:
         return outcome
 
     def _report(self, entry: _Entry, outcome: Outcome, *, waited_s: float, duration_s: float) -> None:
-        task, ok = entry.task, not isinstance(outcome, Retry)
+        task = entry.task
         if self._observe:
-            self._observe(Attempt(task, self.name, waited_s, duration_s, ok))
+            failures = entry.failures + 1 if isinstance(outcome, Retry) else 0
+            self._observe(Attempt(task, self.name, waited_s, duration_s, failures))
         fields = {"queue": self.name, "task": kind(task.payload), "task_id": task.id, "scope": subject(task.payload)}
         if isinstance(outcome, Retry):
             log.error(
