@@ -158,13 +158,12 @@ def helm(cluster: DevCluster, namespace: str) -> Callable[..., str]:
 
 @pytest.fixture
 def interrupted(cluster: DevCluster, namespace: str) -> Callable[..., None]:
-    """Somebody else's helm that is killed as soon as the release has a certain status."""
+    """Somebody else's helm that is killed while it waits for its `WAITING_HOOK`: after it has changed all objects."""
 
-    def run(status: str, *words: str) -> None:
+    def run(*words: str) -> None:
         argv = [cluster.environment()["HELM_BIN_PATH"], *words, "--namespace", namespace]
         with subprocess.Popen(argv, env={**os.environ, **cluster.environment()}, stdout=subprocess.DEVNULL) as process:
-            selector = f"owner=helm,status={status}"
-            while not cluster.kubectl("-n", namespace, "get", "secret", "-l", selector, "-o", "name"):
+            while not cluster.kubectl("-n", namespace, "get", "jobs", "-o", "name"):
                 assert process.poll() is None
                 time.sleep(0.02)
             process.kill()
@@ -462,7 +461,7 @@ async def test_recovers_from_pending_install(
     operator: Operator, module: Path, interrupted: Callable[..., None]
 ) -> None:
     (module / "templates" / "wait.yaml").write_text(WAITING_HOOK % "post-install")
-    interrupted("pending-install", "install", "demo", str(module), "--set", "demo.wait=true,demo.text=x")
+    interrupted("install", "demo", str(module), "--set", "demo.wait=true,demo.text=x")
     await operator.eventually(lambda: operator.storage.facts("demo").status == "pending-install")
     deployed = await operator.deploy(module)
     assert (recovered(deployed), type(deployed.action), deployed.revision) == (["drop-record"], Install, 1)
@@ -476,10 +475,9 @@ async def test_recovers_from_pending_upgrade(
     """Even if what is wanted is what was deployed before: the objects are half-way to something else."""
     (module / "templates" / "wait.yaml").write_text(WAITING_HOOK % "post-upgrade")
     await operator.deploy(module)
-    interrupted("pending-upgrade", "upgrade", "demo", str(module), "--set", "demo.wait=true,demo.text=half")
-    while await operator.text() != "half":
-        await asyncio.sleep(0.01)
+    interrupted("upgrade", "demo", str(module), "--set", "demo.wait=true,demo.text=half")
     await operator.eventually(lambda: operator.storage.facts("demo").status == "pending-upgrade")
+    assert await operator.text() == "half"
     deployed = await operator.deploy(module, text=text)
     assert (recovered(deployed), type(deployed.action)) == (["drop-record"], Upgrade)
     assert await operator.text() == text
@@ -492,7 +490,7 @@ async def test_recovers_from_pending_rollback(
     (module / "templates" / "wait.yaml").write_text(WAITING_HOOK % "post-rollback")
     await operator.deploy(module, text="old", wait=True)
     await operator.deploy(module)
-    interrupted("pending-rollback", "rollback", "demo", "1")
+    interrupted("rollback", "demo", "1")
     await operator.eventually(lambda: operator.storage.facts("demo").status == "pending-rollback")
     deployed = await operator.deploy(module)
     assert (recovered(deployed), type(deployed.action)) == (["drop-record"], Upgrade)
@@ -503,7 +501,7 @@ async def test_recovers_from_uninstalling(operator: Operator, module: Path, inte
     hook = module / "templates" / "wait.yaml"
     hook.write_text(WAITING_HOOK % "post-delete")
     await operator.deploy(module, wait=True)
-    interrupted("uninstalling", "uninstall", "demo")
+    interrupted("uninstall", "demo")
     await operator.eventually(lambda: operator.storage.facts("demo").status == "uninstalling")
     job = f"/apis/batch/v1/namespaces/{operator.namespace}/jobs/demo-wait"
     release_job = asyncio.create_task(let_jobs_end(operator, job))
