@@ -30,6 +30,7 @@ from addon_operator.server.inspector import (
     TaskView,
 )
 from addon_operator.tasks.queue import QueueSet
+from addon_operator.tasks.task import RunHook
 from addon_operator.values.store import ValuesStore
 
 LOG_LEVEL = "log.level"
@@ -102,7 +103,8 @@ class OperatorInspector:
 
     def modules(self) -> tuple[ModuleView, ...]:
         """Lists all modules in run order."""
-        return tuple(self._view(module) for module in self._registry.modules)
+        failing = self._failing_hooks()
+        return tuple(self._view(module, failing) for module in self._registry.modules)
 
     def module_values(self, name: str, *, with_global: bool) -> JsonObject:
         """Gives the effective values of a module."""
@@ -152,7 +154,7 @@ class OperatorInspector:
         module = self._registry.get(name)
         chain = self._enablement.chain(module)
         return ExplainView(
-            module=self._view(module),
+            module=self._view(module, self._failing_hooks()),
             path=str(module.path),
             flags=tuple(FlagView(flag.source, flag.value, flag.place or None) for flag in chain),
             script=self._script(module),
@@ -201,7 +203,17 @@ class OperatorInspector:
             self._level_timer.cancel()
         self._level_timer = self._level_before = None
 
-    def _view(self, module: Module) -> ModuleView:
+    def _failing_hooks(self) -> Mapping[str, str]:
+        """Gives module -> which of its hooks a queue tries again, and why."""
+        failing = ((queue.name, queue.failing) for queue in self._queues.all())
+        tried_again = [(name, *found) for name, found in failing if found]
+        return {
+            task.payload.hook.module: f"in queue {queue}: {error}"
+            for queue, task, error in tried_again
+            if isinstance(task.payload, RunHook) and task.payload.hook.module
+        }
+
+    def _view(self, module: Module, failing_hooks: Mapping[str, str]) -> ModuleView:
         state, verdict = self._registry.state(module.name), self._registry.verdict(module.name)
         release = self._deployment.facts(module.name) if module.has_release else None
         enabled = self._registry.is_enabled(module.name)
@@ -215,7 +227,7 @@ class OperatorInspector:
             release=module.name if release and release.exists else None,
             revision=release.revision if release and release.exists else None,
             duration_s=state.duration_s,
-            last_error=state.error,
+            last_error=state.error or failing_hooks.get(module.name),
         )
 
     def _waits_for(self, state: ModuleState) -> str:

@@ -54,7 +54,7 @@ class ModuleView:
         release: name of its Helm release; None if there is none.
         revision: revision of that release.
         duration_s: how long its last finished run took; None before the first.
-        last_error: message of the last attempt if that failed.
+        last_error: message of the last attempt if that failed, or of a hook of it that a queue tries again.
     """
 
     name: str

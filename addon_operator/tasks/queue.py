@@ -186,6 +186,12 @@ class TaskQueue:
         """All tasks but the one at work at this moment, in order."""
         return tuple(entry.task for entry in self._entries if entry is not self._running)
 
+    @property
+    def failing(self) -> tuple[Task, str] | None:
+        """The task that is tried again and why its last attempt failed; None if nothing has."""
+        head = next(iter(self._entries), None)
+        return (head.task, head.error) if head is not None and head.failures else None
+
     def looks(self) -> tuple[Look, ...]:
         """What all tasks look like from outside, the head first. Source: contract.md 2.13 (task text)."""
         now = asyncio.get_running_loop().time()

@@ -217,6 +217,21 @@ def test_outages(cluster: DevCluster, tmp_path: Path) -> None:
         eventually(lambda: made.told("h")[3:] == ["maps Synchronization c d", "maps Added e"])
 
 
+def test_a_module_shows_its_hook_that_fails_in_a_queue_of_its_own(cluster: DevCluster, tmp_path: Path) -> None:
+    with operator(cluster, tmp_path) as made:
+        config = bindings(kubernetes=[made.watching("maps", "x", queue="aside")])
+        made.files({"modules/values.yaml": "labEnabled: true\n"})
+        made.module("lab", {"hooks/h.sh": noting_hook("lab", config, "[ ! -e $OUT/ill ] || { echo ill >&2; exit 3; }")})
+        made.start_ready()
+        made.touch("ill")
+        made.create(config_map("a", labels={"app": "x"}))
+        error = eventually(lambda: made.modules()["lab"]["lastError"])
+        assert error == "in queue aside: hook hooks/h.sh of module lab: run ended with exit code 3: ill"
+        assert made.modules()["lab"]["state"] == "ready"
+        (tmp_path / "ill").unlink()
+        eventually(lambda: made.modules()["lab"]["lastError"] is None)
+
+
 def test_a_reaction_that_is_badly_declared(cluster: DevCluster, tmp_path: Path) -> None:
     """In a module's hook: the module waits until it is mended, its neighbour does not. In a global hook: no start."""
     with operator(cluster, tmp_path) as made:
