@@ -13,6 +13,7 @@ Source: contract.md 2.7, RFC 6901, RFC 6902.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -154,13 +155,14 @@ def resolve(operations: Iterable[Operation], document: JsonValue, where: str) ->
         PatchError: a path that does not exist, or a test that fails; the first one, since others depend on it.
     """
     kept: list[Operation] = []
+    draft = _Draft(document)
     for operation in operations:
         try:
-            document = _apply(operation, document)
+            _apply(operation, draft)
         except _MisfitError as misfit:
             raise PatchError(where, [f"{operation.op} {operation.path}: {misfit}"]) from misfit
-        kept.extend(_settled(operation, document))
-    return Resolution(document, tuple(kept))
+        kept.extend(_settled(operation, draft.document))
+    return Resolution(draft.document, tuple(kept))
 
 
 def reapply(operations: Iterable[Operation], document: JsonValue) -> tuple[JsonValue, tuple[Operation, ...]]:
@@ -174,12 +176,13 @@ def reapply(operations: Iterable[Operation], document: JsonValue) -> tuple[JsonV
         The result, and the operations that found no place: a parent that is missing or no map, nothing to remove.
     """
     skipped = []
+    draft = _Draft(document)
     for operation in operations:
         try:
-            document = _edit(document, jsondoc.split(operation.path), _lay(operation))
+            draft.edit(operation.path, _lay(operation))
         except _MisfitError:
             skipped.append(operation)
-    return document, tuple(skipped)
+    return draft.document, tuple(skipped)
 
 
 def compact(operations: Sequence[Operation]) -> tuple[Operation, ...]:
@@ -282,24 +285,30 @@ def _allowed(key: str) -> str:
     return f"this hook may change only '/{key}'{flags}"
 
 
-def _apply(operation: Operation, document: JsonValue) -> JsonValue:
-    tokens = jsondoc.split(operation.path)
+def _apply(operation: Operation, draft: _Draft) -> None:
     if operation.op == "remove":
-        return _edit(document, tokens, _remove)
-    if operation.op == "test":
-        if not _equal(_find(document, operation.path), operation.value):
+        draft.edit(operation.path, _remove)
+    elif operation.op == "test":
+        if not _equal(_find(draft.document, operation.path), operation.value):
             raise _MisfitError("the value is another one")
-        return document
-    if operation.op == "replace":
-        return _edit(document, tokens, _replace(operation.value))
-    if operation.from_ is None:
-        return _edit(document, tokens, _add(operation.value))
-    value = _find(document, operation.from_)
-    if operation.op == "move" and operation.from_ != operation.path:
-        if operation.from_ in jsondoc.ancestry(operation.path):
-            raise _MisfitError("a value cannot move into itself")
-        document = _edit(document, jsondoc.split(operation.from_), _remove)
-    return document if operation.from_ == operation.path else _edit(document, tokens, _add(value))
+    elif operation.op == "replace":
+        draft.edit(operation.path, _replace(operation.value))
+    elif operation.from_ is None:
+        draft.edit(operation.path, _add(operation.value))
+    else:
+        _transfer(operation.from_, operation.path, draft, moves=operation.op == "move")
+
+
+def _transfer(source: str, path: str, draft: _Draft, *, moves: bool) -> None:
+    value = _find(draft.document, source)
+    if path == source:
+        return
+    if moves and source in jsondoc.ancestry(path):
+        raise _MisfitError("a value cannot move into itself")
+    if moves:
+        draft.edit(source, _remove)
+    draft.edit(path, _add(value))
+    draft.share()
 
 
 def _find(document: JsonValue, pointer: str) -> JsonValue:
@@ -309,27 +318,49 @@ def _find(document: JsonValue, pointer: str) -> JsonValue:
         raise _MisfitError(f"there is no {pointer}") from error
 
 
-def _edit(node: JsonValue, tokens: Sequence[str], change: Callable[[_Container, str], None]) -> JsonValue:
-    """Copies the containers along a path and lets `change` work on the last one."""
-    head, *rest = tokens
-    if isinstance(node, dict):
-        members = dict(node)
-        if not rest:
-            change(members, head)
-        elif head in members:
-            members[head] = _edit(members[head], rest, change)
-        else:
-            raise _MisfitError(f"there is no {head!r}, which the path needs")
-        return members
-    if isinstance(node, list):
-        items = list(node)
-        if not rest:
-            change(items, head)
-        else:
-            index = _index(head, len(items))
-            items[index] = _edit(items[index], rest, change)
-        return items
-    raise _MisfitError(f"{head!r} would be below a scalar")
+class _Draft:
+    """A document that operations change, which leave the one that it began with as it was.
+
+    Attributes:
+        document: as it is by now.
+    """
+
+    def __init__(self, document: JsonValue) -> None:
+        self.document = document
+        # The containers that were copied already, so that a patch costs what it changes, and not the square of it.
+        self._copies: dict[int, _Container] = {}
+
+    def edit(self, path: str, change: Callable[[_Container, str], None]) -> None:
+        """Lets `change` work on the container that a path ends in.
+
+        Raises:
+            _MisfitError: there is no such container; nothing was changed.
+        """
+        tokens = jsondoc.split(path)
+        container = self.document = self._own(self.document, tokens[0])
+        for parent, token in itertools.pairwise(tokens):
+            if isinstance(container, list):
+                index = _index(parent, len(container))
+                child = container[index] = self._own(container[index], token)
+            elif parent in container:
+                child = container[parent] = self._own(container[parent], token)
+            else:
+                raise _MisfitError(f"there is no {parent!r}, which the path needs")
+            container = child
+        change(container, tokens[-1])
+
+    def share(self) -> None:
+        """Says that a part of the document is in use elsewhere now: everything is copied again before it changes."""
+        self._copies.clear()
+
+    def _own(self, node: JsonValue, token: str) -> _Container:
+        if not isinstance(node, dict | list):
+            raise _MisfitError(f"{token!r} would be below a scalar")
+        if id(node) in self._copies:
+            return node
+        copy: _Container = dict(node) if isinstance(node, dict) else list(node)
+        self._copies[id(copy)] = copy
+        return copy
 
 
 def _add(value: JsonValue) -> Callable[[_Container, str], None]:

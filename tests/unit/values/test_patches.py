@@ -254,9 +254,10 @@ def rfc_operations(draw: st.DrawFn) -> Operation:
     return Operation(name, draw(pointers), value, source)
 
 
-@given(objects, st.lists(rfc_operations(), max_size=5))
+@given(objects, st.lists(rfc_operations(), max_size=8))
 def test_resolve_agrees_with_the_jsonpatch_library(section: JsonObject, operations: list[Operation]) -> None:
     document: JsonValue = {"m": section}
+    before = jsondoc.digest([document, *(operation.value for operation in operations)])
     try:
         expected = jsonpatch.apply_patch(copy.deepcopy(document), [operation.as_json() for operation in operations])
     except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException):
@@ -268,6 +269,22 @@ def test_resolve_agrees_with_the_jsonpatch_library(section: JsonObject, operatio
     kept = patches.compact(resolution.operations)
     assert jsondoc.digest(patches.reapply(kept, document)[0]) == jsondoc.digest(expected)
     assert {operation.op for operation in kept} <= {"add", "remove"}
+    assert jsondoc.digest([document, *(operation.value for operation in operations)]) == before
+
+
+@pytest.mark.parametrize("name", ["copy", "move"])
+def test_a_value_in_two_places_is_changed_in_one(name: OperationName) -> None:
+    operations = [
+        add("/m/a", {}),
+        add("/m/a/x", 1),
+        Operation(name, "/m/b", from_="/m/a"),
+        remove("/m/b/x"),
+        add("/m/b/y", 2),
+    ]
+    resolution = patches.resolve(operations, {"m": {}}, "patch")
+    left = {"a": {"x": 1}} if name == "copy" else {}
+    assert resolution.document == {"m": {**left, "b": {"y": 2}}}
+    assert patches.reapply(resolution.operations, {"m": {}}) == (resolution.document, ())
 
 
 # --- kept operations
