@@ -16,7 +16,8 @@ YAML
   exit 0
 fi
 
-until=$(jq -er '.internalCa.ca.until // ""' "$VALUES_PATH")
+# Who brings an authority along without saying until when it is valid renews it, too.
+until=$(jq -er '.internalCa.ca // {until: ""} | .until // "9999"' "$VALUES_PATH")
 if [[ $until > $(date -u -d '+30 days' +%F) ]]; then
   exit 0
 fi

@@ -309,6 +309,12 @@ class TestMakeCa:
         again = bench.run(MAKE_CA, values=_with_ca(CA_VALUES, made))
         assert len(again.operations("CONFIG_VALUES_JSON_PATCH_PATH")) == 1
 
+    def test_leaves_one_alone_that_was_brought_along(self, bench: HookBench) -> None:
+        values = _with_ca(CA_VALUES, {"cert": "theirs", "key": "theirs"})
+        for hook in (MAKE_CA, MAKE_CA.with_name("report-expiry.sh")):
+            done = bench.run(hook, values=values, contexts=[{"binding": "afterHelm"}])
+            assert (done.code, set(done.files.values())) == (0, {""}), done.stderr
+
     def test_leaves_no_files(self, bench: HookBench, tmp_path: Path) -> None:
         own = tmp_path / "tmp"
         own.mkdir()
