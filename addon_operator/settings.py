@@ -8,17 +8,45 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Final, Literal
 
 from addon_operator.errors import SettingsError
 
-Kind = Literal["text", "integer", "number", "duration", "boolean", "path", "paths", "labels", "list"]
+Kind = Literal[
+    "text",
+    "name",
+    "dns-label",
+    "prefix",
+    "integer",
+    "count",
+    "port",
+    "number",
+    "duration",
+    "grace",
+    "boolean",
+    "path",
+    "paths",
+    "labels",
+    "list",
+]
 Value = str | int | float | bool | Path | tuple[Path, ...] | tuple[str, ...] | tuple[tuple[str, str], ...] | None
+Purpose = Literal["validating", "conversion"]
 
 CPU_COUNT = len(os.sched_getaffinity(0))
 HELM_2_VARIABLES = ("TILLER_NAMESPACE", "TILLER_LISTEN_PORT", "TILLER_BINARY_PATH", "TILLER_MAX_HISTORY")
+PURPOSES: tuple[Purpose, ...] = ("validating", "conversion")
+_PORTS: Final = range(2**16)
+_LONGEST_NAME: Final = 253
+_LONGEST_LABEL: Final = 63
+_DNS_LABEL: Final = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+_DNS_NAME: Final = rf"{_DNS_LABEL}(\.{_DNS_LABEL})*"
+_LABEL_NAME: Final = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_LABEL_KEY: Final = rf"({_DNS_NAME}/)?{_LABEL_NAME}"
+_LABEL_VALUE: Final = rf"({_LABEL_NAME})?"
+_METRICS_PREFIX: Final = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,10 +57,11 @@ class Setting:
         field: the attribute of `Settings`.
         flag: the name of the option, without dashes in front.
         variables: environment variables, the first one set wins.
-        kind: how the text is read.
+        kind: how the text is read, and what is allowed; see `_PARSERS`.
         default: the text that stands for "not given"; None if the setting is required or absent by default.
         help: one sentence for `--help` and the documents.
         choices: the only texts allowed, if any.
+        aliases: other names of the option.
     """
 
     field: str
@@ -42,6 +71,52 @@ class Setting:
     default: str | None
     help: str
     choices: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Foreign:
+    """A setting of other addon-operators that there is nothing to do for here.
+
+    Attributes:
+        flag: the name of the option, without dashes in front.
+        variable: the environment variable.
+        reason: why it has no effect; empty if that is not worth a line in the log.
+    """
+
+    flag: str
+    variable: str
+    reason: str
+
+    @property
+    def field(self) -> str:
+        """Answers what the option is called among the others."""
+        return self.flag.replace("-", "_")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookServer:
+    """One of the two servers that the API server asks.
+
+    Attributes:
+        port: that it listens on; 0 lets the system choose.
+        address: goes with `port`.
+        service: the Service that leads to it, in the operator's namespace.
+        service_port: the port of that Service; 0 for the same number as `port`.
+        cert: a PEM file, leaf first; None for a certificate of the operator's own making.
+        key: goes with `cert`.
+        ca: what the API server verifies `cert` with; None for the roots that it trusts anyway.
+        client_ca: what the API server's own certificate is verified with; none is asked for if empty.
+    """
+
+    port: int
+    address: str
+    service: str
+    service_port: int = 0
+    cert: Path | None = None
+    key: Path | None = None
+    ca: Path | None = None
+    client_ca: tuple[Path, ...] = ()
 
 
 def _row(  # noqa: PLR0917 -- reads as one row of a table
@@ -50,9 +125,38 @@ def _row(  # noqa: PLR0917 -- reads as one row of a table
     return Setting(field, flag or field.replace("_", "-"), tuple(variables.split()), kind, default, text)
 
 
+def _webhook_rows(purpose: Purpose, reviews: str, port: str) -> Iterator[Setting]:
+    """Makes the rows of a `WebhookServer`, one for each of its attributes."""
+
+    def row(attribute: str, variable: str, kind: Kind, default: str | None, text: str) -> Setting:
+        return _row(f"{purpose}_webhook_{attribute}", f"{purpose.upper()}_WEBHOOK_{variable}", kind, default, text)
+
+    anywhere = "0.0.0.0"  # noqa: S104 -- the API server is another host
+    yield row("address", "LISTEN_ADDRESS", "text", anywhere, f"Address of the server for {reviews} reviews.")
+    text = f"Port of the server for {reviews} reviews; 0 = any that is free."
+    yield row("port", "LISTEN_PORT", "port", port, text)
+    text = "Service that leads to it, in the operator's namespace."
+    yield row("service", "SERVICE_NAME", "dns-label", "addon-operator", text)
+    text = "Port of that Service; 0 = the same number as the server's."
+    yield row("service_port", "SERVICE_PORT", "port", "0", text)
+    yield row("cert", "SERVER_CERT", "path", None, "Its certificate (PEM); the operator makes one unless given.")
+    yield row("key", "SERVER_KEY", "path", None, "The key of that certificate.")
+    yield row("ca", "CA", "path", None, "What the API server verifies that certificate with.")
+    text = (
+        "What the API server's own certificate is verified with, separated by colons; none is asked for unless given."
+    )
+    yield row("client_ca", "CLIENT_CA", "paths", "", text)
+
+
 TABLE: tuple[Setting, ...] = (
-    _row("namespace", "ADDON_OPERATOR_NAMESPACE", "text", None, "Namespace of the ConfigMap and of all releases."),
-    _row("config_map", "ADDON_OPERATOR_CONFIG_MAP", "text", "addon-operator", "Name of the ConfigMap with values."),
+    _row(
+        "namespace",
+        "ADDON_OPERATOR_NAMESPACE SHELL_OPERATOR_NAMESPACE",
+        "dns-label",
+        None,
+        "Namespace of the ConfigMap and of all releases.",
+    ),
+    _row("config_map", "ADDON_OPERATOR_CONFIG_MAP", "name", "addon-operator", "Name of the ConfigMap with values."),
     _row(
         "modules_dirs",
         "ADDON_OPERATOR_MODULES_DIR MODULES_DIR",
@@ -82,7 +186,15 @@ TABLE: tuple[Setting, ...] = (
         "/tmp/addon-operator",  # noqa: S108 -- the documented default; files in it are 0600 in 0700 directories
         "Directory for the files of hook and helm runs.",
     ),
-    _row("keep_tmp_files", "DEBUG_KEEP_TMP_FILES", "boolean", "false", "Keep these files after the run (debugging)."),
+    Setting(
+        "keep_tmp_files",
+        "keep-tmp-files",
+        ("DEBUG_KEEP_TMP_FILES",),
+        "boolean",
+        "false",
+        "Keep these files after the run (debugging).",
+        aliases=("debug-keep-tmp-files",),
+    ),
     _row(
         "listen_address",
         "ADDON_OPERATOR_LISTEN_ADDRESS SHELL_OPERATOR_LISTEN_ADDRESS",
@@ -94,7 +206,7 @@ TABLE: tuple[Setting, ...] = (
     _row(
         "listen_port",
         "ADDON_OPERATOR_LISTEN_PORT SHELL_OPERATOR_LISTEN_PORT",
-        "integer",
+        "port",
         "9650",
         "Port of the HTTP server.",
         "prometheus-listen-port",
@@ -102,7 +214,7 @@ TABLE: tuple[Setting, ...] = (
     _row(
         "metrics_prefix",
         "ADDON_OPERATOR_PROMETHEUS_METRICS_PREFIX SHELL_OPERATOR_PROMETHEUS_METRICS_PREFIX",
-        "text",
+        "prefix",
         "addon_operator_",
         "Prefix of the operator's own metrics.",
         "prometheus-metrics-prefix",
@@ -120,7 +232,7 @@ TABLE: tuple[Setting, ...] = (
     ),
     _row("kube_burst", "KUBE_CLIENT_BURST", "integer", "100", "Requests at once above that.", "kube-client-burst"),
     _row("helm_bin", "HELM_BIN_PATH", "path", None, "Path of helm 3; looked up on PATH unless set.", "helm-bin-path"),
-    _row("helm_history_max", "HELM_HISTORY_MAX", "integer", "10", "Revisions that helm keeps of a release."),
+    _row("helm_history_max", "HELM_HISTORY_MAX", "integer", "10", "Revisions that helm keeps of a release; 0 = all."),
     _row("helm_timeout_s", "HELM_TIMEOUT", "duration", "20m", "How long one helm operation may take.", "helm-timeout"),
     _row(
         "helm_ignore_release",
@@ -176,11 +288,11 @@ TABLE: tuple[Setting, ...] = (
         "Deadline of an enabled script.",
         "enabled-script-timeout",
     ),
-    _row("kill_grace_s", "HOOK_KILL_GRACE", "duration", "5s", "From SIGTERM to SIGKILL for a hook.", "hook-kill-grace"),
+    _row("kill_grace_s", "HOOK_KILL_GRACE", "grace", "5s", "From SIGTERM to SIGKILL for a hook.", "hook-kill-grace"),
     _row(
         "shutdown_grace_s",
         "SHUTDOWN_GRACE",
-        "duration",
+        "grace",
         "25s",
         "How long a helm in flight may take to end on SIGTERM.",
         "shutdown-grace",
@@ -188,7 +300,7 @@ TABLE: tuple[Setting, ...] = (
     _row(
         "module_workers",
         "ADDON_OPERATOR_MODULE_WORKERS",
-        "integer",
+        "count",
         str(CPU_COUNT),
         "Modules of equal order that run side by side.",
     ),
@@ -211,117 +323,19 @@ TABLE: tuple[Setting, ...] = (
     _row(
         "validating_webhook_name",
         "VALIDATING_WEBHOOK_CONFIGURATION_NAME",
-        "text",
+        "name",
         "addon-operator",
         "The ValidatingWebhookConfiguration is called this and -hooks.",
     ),
     _row(
         "mutating_webhook_name",
         "MUTATING_WEBHOOK_CONFIGURATION_NAME",
-        "text",
+        "name",
         "addon-operator",
         "The MutatingWebhookConfiguration is called this and -hooks.",
     ),
-    _row(
-        "validating_webhook_address",
-        "VALIDATING_WEBHOOK_LISTEN_ADDRESS",
-        "text",
-        "0.0.0.0",  # noqa: S104 -- the API server is another host
-        "Address of the server for admission reviews.",
-    ),
-    _row(
-        "validating_webhook_port",
-        "VALIDATING_WEBHOOK_LISTEN_PORT",
-        "integer",
-        "9680",
-        "Port of the server for admission reviews; 0 = any that is free.",
-    ),
-    _row(
-        "validating_webhook_service",
-        "VALIDATING_WEBHOOK_SERVICE_NAME",
-        "text",
-        "addon-operator",
-        "Service that leads to it, in the operator's namespace.",
-    ),
-    _row(
-        "validating_webhook_service_port",
-        "VALIDATING_WEBHOOK_SERVICE_PORT",
-        "integer",
-        "0",
-        "Port of that Service; 0 = the same number as the server's.",
-    ),
-    _row(
-        "validating_webhook_cert",
-        "VALIDATING_WEBHOOK_SERVER_CERT",
-        "path",
-        None,
-        "Its certificate (PEM); the operator makes one unless given.",
-    ),
-    _row("validating_webhook_key", "VALIDATING_WEBHOOK_SERVER_KEY", "path", None, "The key of that certificate."),
-    _row(
-        "validating_webhook_ca",
-        "VALIDATING_WEBHOOK_CA",
-        "path",
-        None,
-        "What the API server verifies that certificate with.",
-    ),
-    _row(
-        "validating_webhook_client_ca",
-        "VALIDATING_WEBHOOK_CLIENT_CA",
-        "paths",
-        None,
-        "What the API server's own certificate is verified with, separated by colons; none is asked for unless given.",
-    ),
-    _row(
-        "conversion_webhook_address",
-        "CONVERSION_WEBHOOK_LISTEN_ADDRESS",
-        "text",
-        "0.0.0.0",  # noqa: S104 -- the API server is another host
-        "Address of the server for conversion reviews.",
-    ),
-    _row(
-        "conversion_webhook_port",
-        "CONVERSION_WEBHOOK_LISTEN_PORT",
-        "integer",
-        "9681",
-        "Port of the server for conversion reviews; 0 = any that is free.",
-    ),
-    _row(
-        "conversion_webhook_service",
-        "CONVERSION_WEBHOOK_SERVICE_NAME",
-        "text",
-        "addon-operator",
-        "Service that leads to it, in the operator's namespace.",
-    ),
-    _row(
-        "conversion_webhook_service_port",
-        "CONVERSION_WEBHOOK_SERVICE_PORT",
-        "integer",
-        "0",
-        "Port of that Service; 0 = the same number as the server's.",
-    ),
-    _row(
-        "conversion_webhook_cert",
-        "CONVERSION_WEBHOOK_SERVER_CERT",
-        "path",
-        None,
-        "Its certificate (PEM); the operator makes one unless given.",
-    ),
-    _row("conversion_webhook_key", "CONVERSION_WEBHOOK_SERVER_KEY", "path", None, "The key of that certificate."),
-    _row(
-        "conversion_webhook_ca",
-        "CONVERSION_WEBHOOK_CA",
-        "path",
-        None,
-        "What the API server verifies that certificate with.",
-    ),
-    _row(
-        "conversion_webhook_client_ca",
-        "CONVERSION_WEBHOOK_CLIENT_CA",
-        "paths",
-        None,
-        "What the API server's own certificate is verified with, separated by colons; none is asked for unless given.",
-    ),
+    *_webhook_rows("validating", "admission", "9680"),
+    *_webhook_rows("conversion", "conversion", "9681"),
     Setting("log_type", "log-type", ("LOG_TYPE",), "text", "text", "Form of the log.", ("text", "json", "color")),
     Setting(
         "log_level",
@@ -344,10 +358,40 @@ TABLE: tuple[Setting, ...] = (
     ),
 )
 
+_ONE_LIMIT = "all requests to the API server have one limit, --kube-client-qps and --kube-client-burst"
+_NO_ELECTION = "there is no election of a leader: run one replica"
+_NO_TRACING = "nothing is traced"
+
+FOREIGN: tuple[Foreign, ...] = (
+    Foreign(
+        "applied-module-extenders", "ADDON_OPERATOR_APPLIED_MODULE_EXTENDERS", "every source of enable flags counts"
+    ),
+    Foreign("shell-chroot-dir", "ADDON_OPERATOR_SHELL_CHROOT_DIR", "hooks see the file system of the operator"),
+    Foreign("helm-monitor-kube-client-qps", "HELM_MONITOR_KUBE_CLIENT_QPS", _ONE_LIMIT),
+    Foreign("helm-monitor-kube-client-burst", "HELM_MONITOR_KUBE_CLIENT_BURST", _ONE_LIMIT),
+    Foreign("object-patcher-kube-client-qps", "OBJECT_PATCHER_KUBE_CLIENT_QPS", _ONE_LIMIT),
+    Foreign("object-patcher-kube-client-burst", "OBJECT_PATCHER_KUBE_CLIENT_BURST", _ONE_LIMIT),
+    Foreign(
+        "object-patcher-kube-client-timeout", "OBJECT_PATCHER_KUBE_CLIENT_TIMEOUT", "each request has its deadline"
+    ),
+    Foreign("ha", "ADDON_OPERATOR_HA", _NO_ELECTION),
+    Foreign("pod", "ADDON_OPERATOR_POD", _NO_ELECTION),
+    Foreign("tracing-otlp-endpoint", "TRACING_OTLP_ENDPOINT", _NO_TRACING),
+    Foreign("tracing-otlp-auth-token", "TRACING_OTLP_AUTH_TOKEN", _NO_TRACING),
+    Foreign("use-nelm", "USE_NELM", "releases are made with helm"),
+    Foreign("helm3", "HELM3", ""),
+    Foreign("debug-http-addr", "DEBUG_HTTP_SERVER_ADDR", "debug commands are answered on --debug-unix-socket only"),
+    Foreign("jq-library-path", "JQ_LIBRARY_PATH", "filters of bindings load no jq modules; hooks get the variable"),
+)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings, read and checked. Durations are seconds. See `TABLE` for names and defaults."""
+    """All settings, read and checked. Durations are seconds. See `TABLE` for names and defaults.
+
+    Attributes:
+        without_effect: what was given of `FOREIGN`, and why it has no effect.
+    """
 
     namespace: str
     config_map: str
@@ -383,34 +427,21 @@ class Settings:
     webhook_host: str | None
     validating_webhook_name: str
     mutating_webhook_name: str
-    validating_webhook_address: str
-    validating_webhook_port: int
-    validating_webhook_service: str
-    validating_webhook_service_port: int
-    validating_webhook_cert: Path | None
-    validating_webhook_key: Path | None
-    validating_webhook_ca: Path | None
-    validating_webhook_client_ca: tuple[Path, ...] | None
-    conversion_webhook_address: str
-    conversion_webhook_port: int
-    conversion_webhook_service: str
-    conversion_webhook_service_port: int
-    conversion_webhook_cert: Path | None
-    conversion_webhook_key: Path | None
-    conversion_webhook_ca: Path | None
-    conversion_webhook_client_ca: tuple[Path, ...] | None
+    validating_webhook: WebhookServer
+    conversion_webhook: WebhookServer
     log_type: Literal["text", "json", "color"]
     log_level: Literal["debug", "info", "warning", "error"]
     log_no_time: bool
     log_proxy_hook_json: bool
     debug_socket: Path
+    without_effect: tuple[str, ...]
 
 
 def read(flags: Mapping[str, str | None], environment: Mapping[str, str]) -> Settings:
     """Reads all settings: flag, else environment, else default.
 
     Args:
-        flags: field -> text given on the command line, None if not given.
+        flags: `field` of a row -> text given on the command line, None if not given.
         environment: the process's environment.
 
     Raises:
@@ -419,15 +450,19 @@ def read(flags: Mapping[str, str | None], environment: Mapping[str, str]) -> Set
     problems = [
         f"{name} is set: Helm 2 is not supported, remove it" for name in HELM_2_VARIABLES if name in environment
     ]
-    values: dict[str, Value] = {}
+    # What is in it is right by the table, which a test holds together with the dataclass.
+    values: dict[str, Any] = {}
     for row in TABLE:
         try:
             values[row.field] = _value(row, flags.get(row.field), environment)
         except SettingsError as error:
             problems.append(str(error))
+    problems += [problem for purpose in PURPOSES for problem in _unpaired(purpose, values)]
     if problems:
         raise SettingsError("\n".join(problems))
-    return Settings(**values)  # type: ignore[arg-type]  # the table and the dataclass are held together by a test
+    for purpose in PURPOSES:
+        values[f"{purpose}_webhook"] = _webhook_server(purpose, values)
+    return Settings(**values, without_effect=_without_effect(flags, environment))
 
 
 def parse_duration(text: str) -> float:
@@ -465,52 +500,106 @@ def _seconds(number: str, text: str) -> float:
 def _value(row: Setting, flag: str | None, environment: Mapping[str, str]) -> Value:
     variable = next((name for name in row.variables if environment.get(name)), None)
     text = flag if flag is not None else environment[variable] if variable else row.default
-    given = f"--{row.flag}" if flag is not None else variable or f"--{row.flag}"
-    if text is None or not text:
-        if row.field == "namespace":
-            raise SettingsError("the namespace is missing: set ADDON_OPERATOR_NAMESPACE or --namespace")
-        return None if row.default is None else _parse(row, "")
+    if not text and row.field == "namespace":
+        raise SettingsError(f"the namespace is missing: set {row.variables[0]} or --{row.flag}")
+    if text is None or (not text and row.default is None):
+        return None
+    given = f"--{row.flag} ({row.variables[0]})" if flag is not None else f"{variable} (--{row.flag})"
     if row.choices and text.lower() not in row.choices:
         raise SettingsError(f"{given}: {text!r} is not one of {', '.join(row.choices)}")
     try:
-        return _parse(row, text.lower() if row.choices else text)
+        return _PARSERS[row.kind](text.lower() if row.choices else text)
     except ValueError as error:
         raise SettingsError(f"{given}: {error}") from error
 
 
-def _parse(row: Setting, text: str) -> Value:
-    match row.kind:
-        case "text":
-            return text
-        case "integer":
-            return _at_least_zero(_number(int, text))
-        case "number":
-            return _at_least_zero(_number(float, text))
-        case "duration":
-            return parse_duration(text)
-        case "boolean":
-            return _boolean(text)
-        case "path":
-            return Path(text)
-        case "paths":
-            return tuple(Path(part) for part in text.split(":") if part)
-        case "labels":
-            return tuple(_label(part) for part in text.split(",") if part)
-        case "list":
-            return tuple(part.strip() for part in text.split(",") if part.strip())
+def _unpaired(purpose: Purpose, values: Mapping[str, Value]) -> Iterator[str]:
+    """Finds what is given without what belongs to it."""
+    cert, key, ca = (values.get(f"{purpose}_webhook_{attribute}") for attribute in ("cert", "key", "ca"))
+    variables, flags = f"{purpose.upper()}_WEBHOOK", f"--{purpose}-webhook"
+    pair = f"{variables}_SERVER_CERT ({flags}-cert) and {variables}_SERVER_KEY ({flags}-key)"
+    if (cert is None) != (key is None):
+        yield f"{pair} must be given together"
+    if ca is not None and cert is None:
+        yield f"{variables}_CA ({flags}-ca) is for the certificate of {pair}, which are not given"
 
 
-def _number(kind: type[int] | type[float], text: str) -> float:
+def _webhook_server(purpose: Purpose, values: dict[str, Any]) -> WebhookServer:
+    """Takes the values of one server out of those of the table."""
+    names = [field.name for field in dataclasses.fields(WebhookServer)]
+    return WebhookServer(**{name: values.pop(f"{purpose}_webhook_{name}") for name in names})
+
+
+def _without_effect(flags: Mapping[str, str | None], environment: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(
+        f"{one.variable} (--{one.flag}): {one.reason}"
+        for one in FOREIGN
+        if one.reason and (environment.get(one.variable) or flags.get(one.field) is not None)
+    )
+
+
+def _name(text: str) -> str:
+    if len(text) > _LONGEST_NAME or not re.fullmatch(_DNS_NAME, text):
+        raise ValueError(
+            f"{text!r} is not a name of an object: small letters, digits, - and . between them, "
+            f"at most {_LONGEST_NAME} characters"
+        )
+    return text
+
+
+def _dns_label(text: str) -> str:
+    if len(text) > _LONGEST_LABEL or not re.fullmatch(_DNS_LABEL, text):
+        raise ValueError(
+            f"{text!r} is not a DNS label: small letters, digits, - between them, at most {_LONGEST_LABEL} characters"
+        )
+    return text
+
+
+def _prefix(text: str) -> str:
+    if text and not re.fullmatch(_METRICS_PREFIX, text):
+        raise ValueError(f"{text!r} cannot begin the name of a metric: letters, digits, _ and :, no digit first")
+    return text
+
+
+def _integer(text: str) -> int:
     try:
-        return kind(text)
+        number = int(text)
     except ValueError as error:
-        raise ValueError(f"{text!r} is not {'an integer' if kind is int else 'a number'}") from error
+        raise ValueError(f"{text!r} is not an integer") from error
+    if number < 0:
+        raise ValueError(f"{number} is below zero")
+    return number
 
 
-def _at_least_zero(number: float) -> float:
+def _count(text: str) -> int:
+    number = _integer(text)
+    if not number:
+        raise ValueError("must be at least 1")
+    return number
+
+
+def _port(text: str) -> int:
+    number = _integer(text)
+    if number not in _PORTS:
+        raise ValueError(f"{number} is not a port: the last one is {_PORTS[-1]}")
+    return number
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a number") from error
     if not number >= 0:
         raise ValueError(f"{number} is below zero")
     return number
+
+
+def _duration(text: str) -> float:
+    seconds = parse_duration(text)
+    if not seconds:
+        raise ValueError(f"{text!r} is no time at all: it must be above zero")
+    return seconds
 
 
 def _boolean(text: str) -> bool:
@@ -521,8 +610,39 @@ def _boolean(text: str) -> bool:
     raise ValueError(f"{text!r} is neither true nor false")
 
 
+def _paths(text: str) -> tuple[Path, ...]:
+    return tuple(Path(part) for part in text.split(":") if part)
+
+
+def _labels(text: str) -> tuple[tuple[str, str], ...]:
+    return tuple(_label(part) for part in text.split(",") if part)
+
+
 def _label(part: str) -> tuple[str, str]:
     key, equals, value = part.partition("=")
-    if not equals or not key.strip():
+    if not equals or not re.fullmatch(_LABEL_KEY, key.strip()) or not re.fullmatch(_LABEL_VALUE, value.strip()):
         raise ValueError(f"{part!r} is not a label of the form key=value")
     return key.strip(), value.strip()
+
+
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+_PARSERS: Mapping[Kind, Callable[[str], Value]] = {
+    "text": str,
+    "name": _name,
+    "dns-label": _dns_label,
+    "prefix": _prefix,
+    "integer": _integer,
+    "count": _count,
+    "port": _port,
+    "number": _number,
+    "duration": _duration,
+    "grace": parse_duration,
+    "boolean": _boolean,
+    "path": Path,
+    "paths": _paths,
+    "labels": _labels,
+    "list": _list,
+}

@@ -9,8 +9,9 @@ import gc
 import importlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType
+from typing import Any
 
 import click
 
@@ -30,13 +31,25 @@ def _import_app() -> ModuleType:
     return app
 
 
+# `--log-no-time` is as good as `--log-no-time true`.
+_SWITCH: Mapping[str, Any] = {"is_flag": False, "flag_value": "true"}
+
+
 def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
+    for foreign in settings.FOREIGN:
+        # Hidden: only for command lines of other addon-operators.
+        option = click.option(f"--{foreign.flag}", foreign.field, hidden=True, **_SWITCH)
+        command = option(command)
     for row in reversed(settings.TABLE):
         default = f"default {row.default}" if row.default else "no default"
-        text = f"{row.help} [{', '.join(row.variables)}; {default}]"
-        flags = [f"--{row.flag}", row.field]
         option = click.option(
-            *flags, type=str, default=None, help=text, metavar="|".join(row.choices) or row.kind.upper()
+            *(f"--{flag}" for flag in (row.flag, *row.aliases)),
+            row.field,
+            type=str,
+            default=None,
+            help=f"{row.help} [{', '.join(row.variables)}; {default}]",
+            metavar="|".join(row.choices) or row.kind.upper(),
+            **(_SWITCH if row.kind == "boolean" else {}),
         )
         command = option(command)
     return command

@@ -21,10 +21,11 @@ from addon_operator.kube.client import KubeClient
 from addon_operator.kube.informer import Event, Informer
 from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, metadata_of
 from addon_operator.logs import get_logger
+from addon_operator.settings import WebhookServer
 from addon_operator.webhooks import configurations
 from addon_operator.webhooks.admission import AdmissionRoute, DepartedRoute
 from addon_operator.webhooks.conversion import ConversionRoute
-from addon_operator.webhooks.endpoint import Address, EndpointSettings, WebhookSettings
+from addon_operator.webhooks.endpoint import Address, WebhookSettings
 from addon_operator.webhooks.listener import Listener
 from addon_operator.webhooks.registration import ConfigurationGuard, Registration, Version
 from addon_operator.webhooks.review import Reviewer
@@ -78,13 +79,11 @@ class WebhookHost:
         self._doubt = asyncio.Event()
 
     async def start(self) -> None:
-        """Checks settings and given certificates; nothing listens yet.
+        """Checks given certificates; nothing listens yet.
 
         Raises:
             SettingsError: they cannot be used.
         """
-        self._settings.admission.check("VALIDATING")
-        self._settings.conversion.check("CONVERSION")
         self._admission.check()
         self._conversion.check()
 
@@ -185,11 +184,11 @@ class WebhookHost:
             if not self._stopped:
                 self._note(await self._register())
 
-    def _listener(self, endpoint: EndpointSettings, find: Callable[[str], Route | None], largest: int) -> Listener:
+    def _listener(self, chosen: WebhookServer, find: Callable[[str], Route | None], largest: int) -> Listener:
         return Listener(
-            endpoint,
+            chosen,
             ReviewServer(find, at_once=self._settings.at_once, largest=largest),
-            names=self._settings.names(endpoint),
+            names=self._settings.names(chosen),
             validity_s=self._settings.validity_s,
             authority=self._own_authority,
         )
@@ -333,7 +332,7 @@ class WebhookHost:
         return f"{names[kind]}-hooks"
 
     def _address(self, listener: Listener) -> Address:
-        return self._settings.address(listener.endpoint, port=listener.port, authority=listener.authority)
+        return self._settings.address(listener.chosen, port=listener.port, authority=listener.authority)
 
     async def _clear_configurations(self, kind: AdmissionKind) -> None:
         served = {self._name(kind)} if self._table.admitters.get(kind) else set()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from addon_operator.errors import InvariantBroken, SettingsError
 from addon_operator.logs import get_logger
-from addon_operator.webhooks.endpoint import EndpointSettings
+from addon_operator.settings import WebhookServer
 from addon_operator.webhooks.server import ReviewServer
 
 if TYPE_CHECKING:  # 75 ms and some MiB that only operators with webhooks pay for
@@ -29,7 +29,7 @@ class Listener:
     """One server.
 
     Args:
-        endpoint: where it listens, and the certificate if one is given.
+        chosen: where it listens, and the certificate if one is given.
         server: what answers.
         names: what a certificate of our own must be good for.
         validity_s: how long.
@@ -38,14 +38,14 @@ class Listener:
 
     def __init__(
         self,
-        endpoint: EndpointSettings,
+        chosen: WebhookServer,
         server: ReviewServer,
         *,
         names: Sequence[str],
         validity_s: float,
         authority: Callable[[], Authority],
     ) -> None:
-        self.endpoint = endpoint
+        self.chosen = chosen
         self.port = 0
         self._server = server
         self._names = tuple(names)
@@ -75,8 +75,8 @@ class Listener:
 
         if self._context is None:
             pair = self._make_pair()
-            context = make_context(pair, self.endpoint.client_ca)
-            address, port = self.endpoint.listen_address, self.endpoint.listen_port
+            context = make_context(pair, self.chosen.client_ca)
+            address, port = self.chosen.address, self.chosen.port
             self.port = await self._server.start(address=address, port=port, context=context)
             self._pair, self._context = pair, context
             _log.info("webhook server listens", reason=f"{address}:{self.port}")
@@ -92,14 +92,14 @@ class Listener:
         Raises:
             SettingsError: it cannot be used.
         """
-        if self.endpoint.server_cert is not None:
+        if self.chosen.cert is not None:
             from addon_operator.webhooks.certificates import make_context  # noqa: PLC0415 -- see above
 
-            make_context(self._make_pair(), self.endpoint.client_ca)
+            make_context(self._make_pair(), self.chosen.client_ca)
 
     def wait_s(self, now: datetime.datetime) -> float:
         """Answers when to call `renew` next: seconds from now."""
-        if self.endpoint.server_cert is not None:
+        if self.chosen.cert is not None:
             return _LOOK_AGAIN_S
         due_s = self._validity_s / 3
         if self._pair is not None and self._pair.renew_at is not None:
@@ -133,9 +133,9 @@ class Listener:
     def _make_pair(self) -> KeyPair:
         from addon_operator.webhooks.certificates import read  # noqa: PLC0415 -- see above
 
-        cert, key = self.endpoint.server_cert, self.endpoint.server_key
+        cert, key = self.chosen.cert, self.chosen.key
         if cert is None:
             return self._authority().issue(self._names, validity_s=self._validity_s)
         if key is None:
             raise SettingsError(f"webhooks: {cert} is given without its key")
-        return read(cert, key, self.endpoint.ca)
+        return read(cert, key, self.chosen.ca)

@@ -14,6 +14,7 @@ from typing import cast
 import aiohttp
 import pytest
 import structlog
+from aiohttp import web
 from structlog.typing import EventDict
 
 from addon_operator import jsondoc
@@ -22,9 +23,10 @@ from addon_operator.hooks.bindings import AdmissionRule
 from addon_operator.hooks.call import HookId
 from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient
+from addon_operator.settings import WebhookServer
 from addon_operator.webhooks import configurations, registration
 from addon_operator.webhooks.configurations import OPERATOR
-from addon_operator.webhooks.endpoint import Address, EndpointSettings, WebhookSettings
+from addon_operator.webhooks.endpoint import Address, WebhookSettings
 from addon_operator.webhooks.host import WebhookHost
 from addon_operator.webhooks.registration import ConfigurationGuard, Version
 from tests.component.kube.api import Api, Handler, gives, refuses, serving, streams
@@ -32,7 +34,7 @@ from tests.fakes import clock
 from tests.fakes.reviewer import ScriptedReviewer, admission
 
 HOOK = HookId(None, "one.sh")
-LOOPBACK = EndpointSettings(listen_port=0, listen_address="127.0.0.1")
+LOOPBACK = WebhookServer(port=0, address="127.0.0.1", service="svc")
 NOTHING: JsonObject = {"items": []}
 ADDRESS = Address(namespace="ns", service_name="svc", host=None, port=9680, authority=b"")
 
@@ -45,7 +47,7 @@ async def api() -> AsyncIterator[Api]:
 
 @contextlib.asynccontextmanager
 async def hosting(
-    api: Api, directory: Path, *, admissions: EndpointSettings = LOOPBACK, validity_s: float = 60
+    api: Api, directory: Path, *, admissions: WebhookServer = LOOPBACK, validity_s: float = 60
 ) -> AsyncIterator[WebhookHost]:
     client = await KubeClient.connect(
         config_file=api.kubeconfig(directory), context=None, server=None, qps=0, burst=1, on_request=None
@@ -53,6 +55,8 @@ async def hosting(
     settings = WebhookSettings(
         namespace="ns",
         config_map="cm",
+        validating_name="addon-operator",
+        mutating_name="addon-operator",
         host="127.0.0.1",
         admission=admissions,
         conversion=LOOPBACK,
@@ -167,15 +171,8 @@ async def test_who_has_not_heard_that_a_hook_is_gone_is_let_through(host: Webhoo
         assert (await response.json())["response"] == {"uid": "u", "allowed": True}
 
 
-async def test_a_key_without_certificate_is_told_at_the_start(api: Api, tmp_path: Path) -> None:
-    endpoint = EndpointSettings(listen_port=0, server_key=tmp_path / "key")
-    async with hosting(api, tmp_path, admissions=endpoint) as host:
-        with pytest.raises(SettingsError, match="VALIDATING_WEBHOOK_SERVER_CERT"):
-            await host.start()
-
-
 async def test_an_address_that_cannot_be_had_changes_nothing(api: Api, tmp_path: Path) -> None:
-    endpoint = EndpointSettings(listen_port=0, listen_address="192.0.2.1")
+    endpoint = WebhookServer(port=0, address="192.0.2.1", service="svc")
     async with hosting(api, tmp_path, admissions=endpoint) as host:
         with pytest.raises(SettingsError, match=r"webhooks: cannot listen on 192\.0\.2\.1:0"):
             await host.serve(HOOK, [admission("a")], [])
@@ -278,14 +275,19 @@ async def test_what_cannot_be_written_again_is_tried_again(host: WebhookHost, ap
     assert [asked.method for asked in api.asked][3:] == ["GET", "POST"] * 2
 
 
-async def test_only_what_is_registered_is_watched(host: WebhookHost, api: Api) -> None:
+@pytest.mark.parametrize("takes_s", [0, 0.1], ids=["at once", "with events on their way"])
+async def test_only_what_is_registered_is_watched(host: WebhookHost, api: Api, takes_s: float) -> None:
+    async def goes(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(takes_s)
+        return await refuses(404, "NotFound")(request)
+
     made = [refuses(404, "NotFound"), gives(configuration(1)), watched()]
     async with running(host):
         for times in (1, 2):
             api.steps = [*made]
             await host.serve(HOOK, [admission("a")], [])
             await api.until_asked(4 * times - 1)
-            api.steps = [refuses(404, "NotFound")]
+            api.steps = [goes]
             await host.withdraw([HOOK])
     assert [asked.method for asked in api.asked] == ["GET", "POST", "GET", "GET"] * 2
     assert [number for number, asked in enumerate(api.asked) if "watch" in asked.query] == [2, 6]

@@ -14,18 +14,18 @@ import pytest
 from cryptography import x509
 
 from addon_operator.errors import SettingsError
+from addon_operator.settings import WebhookServer
 from addon_operator.webhooks.certificates import Authority, KeyPair
-from addon_operator.webhooks.endpoint import EndpointSettings
 from addon_operator.webhooks.listener import Listener
 from addon_operator.webhooks.server import ReviewServer
 
 VALIDITY = datetime.timedelta(days=90)
 NOW = datetime.datetime.now(datetime.UTC)
-PLAIN = EndpointSettings(listen_port=0, listen_address="127.0.0.1")
+PLAIN = WebhookServer(port=0, address="127.0.0.1", service="svc")
 
 
 @contextlib.asynccontextmanager
-async def listening(endpoint: EndpointSettings = PLAIN) -> AsyncIterator[Listener]:
+async def listening(endpoint: WebhookServer = PLAIN) -> AsyncIterator[Listener]:
     authority = Authority()
     listener = Listener(
         endpoint,
@@ -86,12 +86,12 @@ async def test_it_is_looked_at_in_time() -> None:
         assert listener.wait_s(now + VALIDITY) == 0.1
 
 
-def given(directory: Path, pair: KeyPair) -> EndpointSettings:
+def given(directory: Path, pair: KeyPair) -> WebhookServer:
     files = {"tls.crt": pair.chain, "tls.key": pair.key, "ca.crt": pair.authority}
     for name, content in files.items():
         (directory / name).write_bytes(content)
     cert, key, ca = (directory / name for name in files)
-    return dataclasses.replace(PLAIN, server_cert=cert, server_key=key, ca=ca)
+    return dataclasses.replace(PLAIN, cert=cert, key=key, ca=ca)
 
 
 async def test_a_given_certificate_is_used_and_followed(tmp_path: Path) -> None:

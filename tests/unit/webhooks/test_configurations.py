@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-from pathlib import Path
 
 import pytest
 
-from addon_operator.errors import HookConfigError, SettingsError
+from addon_operator.errors import HookConfigError
 from addon_operator.hooks.bindings import Admission, AdmissionRule, Conversion
 from addon_operator.hooks.call import HookId
+from addon_operator.settings import WebhookServer
 from addon_operator.webhooks import configurations
-from addon_operator.webhooks.endpoint import Address, EndpointSettings, WebhookSettings
+from addon_operator.webhooks.endpoint import Address, WebhookSettings
 from addon_operator.webhooks.table import Bindings, tabulate
 
 RULE = AdmissionRule(("apps",), ("v1",), ("deployments",), ("CREATE",), "Namespaced")
@@ -29,14 +29,22 @@ PLAIN = Admission(
     include_snapshots_from=(),
     group="",
 )
-SETTINGS = WebhookSettings(namespace="ns", config_map="cm")
+SERVER = WebhookServer(port=9680, address="127.0.0.1", service="svc")
+SETTINGS = WebhookSettings(
+    namespace="ns",
+    config_map="cm",
+    validating_name="addon-operator",
+    mutating_name="addon-operator",
+    admission=SERVER,
+    conversion=SERVER,
+)
 ONE, TWO = HookId(None, "one.sh"), HookId("alpha", "hooks/two.sh")
 
 
 def address(host: str | None = None, *, service_port: int = 0, authority: bytes = b"CA") -> Address:
     settings = dataclasses.replace(SETTINGS, host=host)
-    endpoint = EndpointSettings(listen_port=9680, service_name="svc", service_port=service_port)
-    return settings.address(endpoint, port=9680, authority=authority)
+    server = dataclasses.replace(SERVER, service_port=service_port)
+    return settings.address(server, port=9680, authority=authority)
 
 
 def test_a_plain_binding() -> None:
@@ -108,24 +116,6 @@ def test_identities_fit_into_labels_and_differ() -> None:
     assert SETTINGS.identity == "ns.cm"
     assert len(set(long)) == 2
     assert all(len(text) <= 63 for text in long)
-
-
-@pytest.mark.parametrize(
-    ("endpoint", "message"),
-    [
-        pytest.param(
-            EndpointSettings(listen_port=1, server_cert=Path("c")),
-            "VALIDATING_WEBHOOK_SERVER_CERT and VALIDATING_WEBHOOK_SERVER_KEY must be given together",
-            id="certificate without key",
-        ),
-        pytest.param(
-            EndpointSettings(listen_port=1, ca=Path("ca")), "VALIDATING_WEBHOOK_CA is for", id="authority alone"
-        ),
-    ],
-)
-def test_settings_that_do_not_go_together(endpoint: EndpointSettings, message: str) -> None:
-    with pytest.raises(SettingsError, match=message):
-        endpoint.check("VALIDATING")
 
 
 # --- who answers ---
