@@ -6,12 +6,14 @@ takes `y` and `n` for booleans, so they get a warning (contract.md 6.3).
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 
 import yaml
 
+from addon_operator import jsondoc
 from addon_operator.errors import InputError
 from addon_operator.jsondoc import JsonValue, escape
 
@@ -37,15 +39,19 @@ class YamlDocument:
 
 _ONE_LINE = frozenset("\u2028\u2029\x85")  # line breaks for some readers only
 _DEEPEST = 200
-_MOST_ALIASES = 1000
+_MOST_REPEATED = 100_000
+_SMALLEST, _LARGEST = -(2**63), 2**64 - 1
+
+
+_STRINGS = frozenset({"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"})
 
 
 class _Loader(yaml.CSafeLoader):
-    """The safe loader without timestamps: JSON has none, so they stay strings."""
+    """The safe loader without timestamps, which JSON has not, and without the old meaning of `=`: they are strings."""
 
 
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    first: [(tag, regexp) for tag, regexp in resolvers if tag not in _STRINGS]
     for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
 
@@ -83,21 +89,11 @@ def load(text: str, where: str) -> YamlDocument:
     Raises:
         YamlError: not YAML, more than one document, a key that is not a string, a value that JSON cannot hold.
     """
-    _check_depth(text, where)
-    loader = _Loader(text)
-    try:
+    with _reading(text, where) as loader:
         node = loader.get_single_node()
         if node is None:
             return YamlDocument(None, {}, ())
-        value = loader.construct_document(node)
-    except yaml.YAMLError as error:
-        raise YamlError(_describe(error, where)) from error
-    except (ValueError, TypeError) as error:
-        raise YamlError(f"{where}: not a valid YAML document: {error}") from error
-    finally:
-        loader.dispose()
-    lines = dict(_lines(node, ""))
-    return YamlDocument(_as_json(value, where, lines, ""), lines, tuple(_warnings(node, where)))
+        return YamlDocument(_value(loader, node, where), dict(_lines(node, "")), tuple(_warnings(node, where)))
 
 
 def load_all(text: str, where: str) -> list[JsonValue]:
@@ -106,12 +102,11 @@ def load_all(text: str, where: str) -> list[JsonValue]:
     Raises:
         YamlError: as `load`.
     """
-    _check_depth(text, where)
-    try:
-        values = list(yaml.load_all(text, Loader=_Loader))
-    except yaml.YAMLError as error:
-        raise YamlError(_describe(error, where)) from error
-    return [_as_json(value, where, {}, "") for value in values if value is not None]
+    values = []
+    with _reading(text, where) as loader:
+        while (node := loader.get_node() if loader.check_node() else None) is not None:
+            values.append(_value(loader, node, where))
+    return [value for value in values if value is not None]
 
 
 def dump(value: JsonValue) -> str:
@@ -121,23 +116,54 @@ def dump(value: JsonValue) -> str:
     )
 
 
-def _check_depth(text: str, where: str) -> None:
-    # The library composes recursively in C and would overrun the stack; its events come without recursion. An anchor
-    # that is used again and again would make a small text a huge document (contract: values are JSON, which has none).
-    depth = aliases = 0
+@contextlib.contextmanager
+def _reading(text: str, where: str) -> Iterator[_Loader]:
+    _check_size(text, where)
+    loader = _Loader(text)
+    try:
+        yield loader
+    except yaml.YAMLError as error:
+        raise YamlError(_describe(error, where)) from error
+    finally:
+        loader.dispose()
+
+
+def _value(loader: _Loader, node: yaml.Node, where: str) -> JsonValue:
+    try:
+        value = _as_json(loader.construct_document(node), "")
+        jsondoc.dumps(value)
+    except _NotJson as error:
+        line = dict(_lines(node, "")).get(error.pointer)
+        place = where if line is None else f"{where}:{line}"
+        raise YamlError(f"{place}: {error.pointer or '/'}: {error}") from error
+    except (ValueError, TypeError, AttributeError) as error:
+        raise YamlError(f"{where}: a value does not fit its type, or JSON cannot hold it") from error
+    except RecursionError as error:
+        raise YamlError(f"{where}: aliases make it nested too deeply") from error
+    return value
+
+
+def _check_size(text: str, where: str) -> None:
+    # The library composes recursively in C and would overrun the stack; its events come without recursion. Anchors that
+    # are used again and again would make a small text a huge document (contract: values are JSON, which has none).
+    values = repeated = 0
+    sizes: dict[str, int] = {}
+    above: list[tuple[str | None, int]] = []
     try:
         for event in yaml.parse(text, Loader=yaml.CSafeLoader):
             if isinstance(event, yaml.CollectionStartEvent):
-                depth += 1
+                above.append((event.anchor, values))
             elif isinstance(event, yaml.CollectionEndEvent):
-                depth -= 1
-            aliases += isinstance(event, yaml.AliasEvent)
-            if depth > _DEEPEST or aliases > _MOST_ALIASES:
-                what = (
-                    f"nested deeper than {_DEEPEST} levels"
-                    if depth > _DEEPEST
-                    else f"more than {_MOST_ALIASES} aliases"
-                )
+                anchor, before = above.pop()
+                if anchor:
+                    sizes[anchor] = values - before
+            elif isinstance(event, yaml.AliasEvent):
+                size = sizes.get(str(event.anchor), 1)
+                repeated, values = repeated + size, values + size
+            values += 1
+            if len(above) > _DEEPEST or repeated > _MOST_REPEATED:
+                deep = len(above) > _DEEPEST
+                what = f"nested deeper than {_DEEPEST} levels" if deep else "aliases repeat too much"
                 line = event.start_mark.line + 1 if event.start_mark else 0
                 raise YamlError(f"{where}:{line}: {what}")
     except yaml.YAMLError as error:
@@ -147,6 +173,9 @@ def _check_depth(text: str, where: str) -> None:
 def _describe(error: yaml.YAMLError, where: str) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or "not a valid YAML document"
+    if problem.startswith("could not determine a constructor"):
+        # The library's words quote the tag, which may be a text, or a password, that somebody forgot to quote.
+        problem = "an unknown tag: quote a text that begins with '!'"
     return f"{where}:{mark.line + 1}: {problem}" if mark else f"{where}: {problem}"
 
 
@@ -176,28 +205,31 @@ def _warnings(node: yaml.Node, where: str) -> Iterator[str]:
         yield f"{where}:{line}: a bare {node.value} is a string here, a boolean for Helm: quote it or write true/false"
 
 
-def _as_json(value: object, where: str, lines: Mapping[str, int], pointer: str) -> JsonValue:
+class _NotJson(Exception):
+    """What is at `pointer` has no JSON form."""
+
+    def __init__(self, pointer: str, problem: str) -> None:
+        super().__init__(problem)
+        self.pointer = pointer
+
+
+def _as_json(value: object, pointer: str) -> JsonValue:
     if isinstance(value, float) and not math.isfinite(value):
-        raise YamlError(f"{where}{_line(lines, pointer)}: {pointer or '/'}: {value} has no JSON form")
+        raise _NotJson(pointer, f"{value} has no JSON form")
+    if isinstance(value, int) and not _SMALLEST <= value <= _LARGEST:
+        raise _NotJson(pointer, "JSON cannot hold an integer beyond 64 bits")
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list):
-        return [_as_json(item, where, lines, f"{pointer}/{index}") for index, item in enumerate(value)]
+        return [_as_json(item, f"{pointer}/{index}") for index, item in enumerate(value)]
     if isinstance(value, dict):
-        return {
-            _key(key, where, lines, pointer): _as_json(item, where, lines, f"{pointer}/{escape(str(key))}")
-            for key, item in value.items()
-        }
-    raise YamlError(f"{where}{_line(lines, pointer)}: {pointer or '/'}: {type(value).__name__} has no JSON form")
+        return {_key(key, pointer): _as_json(item, f"{pointer}/{escape(str(key))}") for key, item in value.items()}
+    raise _NotJson(pointer, f"{type(value).__name__} has no JSON form")
 
 
-def _key(key: object, where: str, lines: Mapping[str, int], pointer: str) -> str:
+def _key(key: object, pointer: str) -> str:
     if isinstance(key, str):
         return key
     if isinstance(key, bool | int | float):
         return str(key).lower() if isinstance(key, bool) else str(key)
-    raise YamlError(f"{where}{_line(lines, pointer)}: a key below {pointer or '/'} is not a string")
-
-
-def _line(lines: Mapping[str, int], pointer: str) -> str:
-    return f":{lines[pointer]}" if pointer in lines else ""
+    raise _NotJson(pointer, "a key below it is not a string")

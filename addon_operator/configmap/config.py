@@ -58,6 +58,7 @@ class OperatorConfig:
         self._checked_keys = checked_keys
         self._on_accepted = on_accepted
         self._on_rejected = on_rejected
+        self._newest: Mapping[str, str] | None = None
         self._waiting: ConfigDocument | None = None
         self._warned: tuple[str, ...] = ()
 
@@ -76,18 +77,19 @@ class OperatorConfig:
 
     def receive(self, data: Mapping[str, str] | None) -> None:
         """Takes a state of the ConfigMap from the watch; None means that it does not exist."""
-        try:
-            document = self._parse(data)
-            self._store.propose_configmap(document.sections, self._checked_keys(document))
-        except AddonOperatorError as error:
-            self._reject(error)
+        self._newest = data
+        self._examine()
+        if self.error is not None:
+            self._on_rejected(self.error)
+
+    def recheck(self) -> None:
+        """Looks again at a state that was refused: modules and schemas may be others by now."""
+        if self.error is None:
             return
-        self.error = None
-        if diff(self.in_force, document).empty:
-            self._waiting = None
-        else:
-            self._waiting = document
-            self._on_accepted()
+        said = str(self.error)
+        self._examine()
+        if self.error is not None and str(self.error) != said:
+            self._on_rejected(self.error)
 
     def apply(self) -> ConfigChange:
         """Puts the waiting state into force.
@@ -105,9 +107,18 @@ class OperatorConfig:
         try:
             self._commit(document)
         except AddonOperatorError as error:
-            self._reject(error)
+            self.error = self._located(error)
+            self._on_rejected(self.error)
             raise
         return change
+
+    def check_writable(self) -> None:
+        """Checks that sections can be saved on top of the newest state of the ConfigMap.
+
+        Raises:
+            ConfigMapError: it cannot be read.
+        """
+        self._parse(self._newest)
 
     async def save(
         self, key: str, section: JsonValue | None, operations: Sequence[Operation], flags: Mapping[str, bool | None]
@@ -160,9 +171,18 @@ class OperatorConfig:
         self._store.commit(self._store.propose_configmap(document.sections, self._checked_keys(document)))
         self.in_force = document
 
-    def _reject(self, error: AddonOperatorError) -> None:
-        if not isinstance(error, ConfigMapError):
-            error = ConfigMapError(f"{self.where}: {error}")
-        self.error = error
-        self._waiting = None
-        self._on_rejected(error)
+    def _examine(self) -> None:
+        """Finds out whether the newest state is good, and lets it wait if it is another one."""
+        self.error = self._waiting = None
+        try:
+            document = self._parse(self._newest)
+            self._store.propose_configmap(document.sections, self._checked_keys(document))
+        except AddonOperatorError as error:
+            self.error = self._located(error)
+            return
+        if not diff(self.in_force, document).empty:
+            self._waiting = document
+            self._on_accepted()
+
+    def _located(self, error: AddonOperatorError) -> ConfigMapError:
+        return error if isinstance(error, ConfigMapError) else ConfigMapError(f"{self.where}: {error}")

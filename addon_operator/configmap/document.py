@@ -164,18 +164,14 @@ class _Reader:
             self._warn_if_unknown(key, key)
             self._section(key, text)
         else:
-            self._problem(key, f"bad module name, it should be camelCased, such as {layers.section_key(key.lower())!r}")
+            self._problem(key, f"bad module name, it should be camelCased, such as {_camel(key)!r}")
 
     def _section(self, key: str, text: str) -> None:
         place = self._place(key)
         try:
             document = yamldoc.load(text, place)
-            jsondoc.dumps(document.value)
         except yamldoc.YamlError as error:
             self.problems.append(str(error))
-            return
-        except ValueError as error:
-            self._problem(key, f"JSON cannot hold it: {error}")
             return
         self.warnings.extend(document.warnings)
         if document.value is None or isinstance(document.value, dict | list):
@@ -201,7 +197,7 @@ class _Reader:
             self.maintenance[section] = mode
 
     def _warn_if_unknown(self, section: str, key: str) -> None:
-        if section not in self._known:
+        if section not in self._known - {GLOBAL}:
             self.warnings.append(f"{self._place(key)}: there is no module {layers.module_name(section)!r}")
 
     def _problem(self, key: str, problem: str) -> None:
@@ -209,6 +205,10 @@ class _Reader:
 
     def _place(self, key: str) -> str:
         return f"{self._where}, key {key}"
+
+
+def _camel(key: str) -> str:
+    return layers.section_key(layers.module_name(key).lstrip("-"))
 
 
 def _bare_flag(text: str) -> bool | None:

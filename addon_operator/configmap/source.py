@@ -7,6 +7,7 @@ composition root and by the effects of hooks. Source: contract.md 2.8, 5.2 (1 to
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Mapping
 
@@ -16,8 +17,15 @@ from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.informer import Event, Informer
 from addon_operator.kube.refs import CONFIG_MAPS, metadata_of
+from addon_operator.logs import get_logger
+
+log = get_logger("configmap")
 
 ConfigData = Mapping[str, str]
+
+ABSENCE_COUNTS_AFTER_S = 3.0
+"""How long a ConfigMap that was there must be away before it counts as none: `kubectl replace --force` and others
+delete it a moment before they create it again, and an empty ConfigMap may uninstall a module with its data."""
 
 _ATTEMPTS = 10
 _LONGEST_PAUSE_S = 0.2
@@ -36,19 +44,24 @@ class ConfigMapSource:
             namespace: the operator's own.
             name: of the ConfigMap.
             on_change: told about every state that is not older than the last `save`, the first one and those that
-                `save` made included; None when there is no ConfigMap. Not told while a `save` is under way: what
-                arrives meanwhile comes after the caller of `save` had its turn.
+                `save` made included; None when there is no ConfigMap, which takes `ABSENCE_COUNTS_AFTER_S` if there
+                was one. Not told while a `save` is under way: what arrives meanwhile comes after the caller of `save`
+                had its turn.
         """
         self._client = client
         self._collection = CONFIG_MAPS.path(namespace)
         self._path = CONFIG_MAPS.path(namespace, name)
         self._namespace = namespace
         self._name = name
+        self._where = f"ConfigMap {namespace}/{name}"
         self._on_change = on_change
         self._saving = asyncio.Lock()
         self._written = 0
         self._heard = False
-        self._held_back: list[tuple[int | None, ConfigData | None]] = []
+        self._exists = False  # as far as is known; still so while an absence does not count yet
+        self._absence: asyncio.TimerHandle | None = None
+        self._absence_over = asyncio.Event()
+        self._held_back: list[tuple[int, ConfigData | None]] = []
         self._informer = Informer(
             client,
             CONFIG_MAPS,
@@ -64,21 +77,28 @@ class ConfigMapSource:
             KubeError: it could not be read.
         """
         current = await self._get()
-        return None if current is None else _data(current)
+        if current is None:
+            return None
+        self._exists = True
+        return _data(current)
 
     async def run(self) -> None:
         """Watches until it is cancelled; interruptions of the API server are survived and caught up with."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._informer.run(), name="informer of the ConfigMap")
-            await self._informer.synced.wait()
-            if not self._heard:
-                self._hear(_version(self._informer.resource_version), None)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._informer.run(), name="informer of the ConfigMap")
+                await self._informer.synced.wait()
+                if not self._heard:
+                    self._gone(_version(self._informer.resource_version))
+        finally:
+            self._end_absence()
 
     async def save(self, mutate: Callable[[ConfigData], ConfigData]) -> ConfigData:
         """Changes the data and gives what is stored afterwards.
 
-        A missing ConfigMap is created, with the label `heritage: addon-operator`. If somebody else writes at the same
-        time, the change is made again on top of theirs. Nothing is written if nothing would change.
+        A missing ConfigMap is created, with the label `heritage: addon-operator`; if it was there a moment ago, it is
+        waited for first. If somebody else writes at the same time, the change is made again on top of theirs. Nothing
+        is written if nothing would change.
 
         Args:
             mutate: old data -> new data; may be called several times and must not change its argument. What it raises
@@ -98,6 +118,9 @@ class ConfigMapSource:
         attempts = 0
         while True:
             current = await self._get()
+            if current is None and self._exists:
+                await self._await_return()
+                continue
             old = {} if current is None else _data(current)
             new = dict(mutate(old))
             if new == old:
@@ -111,6 +134,7 @@ class ConfigMapSource:
                 await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE_S))  # noqa: S311 -- parts two writers
             else:
                 self._written = max(self._written, _version(metadata_of(stored).get("resourceVersion")) or 0)
+                self._exists = True
                 return new
 
     async def _get(self) -> JsonObject | None:
@@ -136,11 +160,48 @@ class ConfigMapSource:
 
     def _take(self, event: Event) -> None:
         version = _version(metadata_of(event.object).get("resourceVersion"))
-        self._hear(version, None if event.kind == "DELETED" else _data(event.object))
+        if event.kind == "DELETED":
+            self._gone(version)
+            return
+        self._exists = True
+        if self._absence is not None:
+            self._end_absence()
+            log.info("ConfigMap is back", scope=self._where)
+        self._hear(version, _data(event.object))
+
+    def _gone(self, version: int | None) -> None:
+        if not self._exists:
+            self._hear(version, None)
+        elif self._absence is None and (version is None or version >= self._written):
+            log.warning(
+                f"ConfigMap is gone: if it is not back in {ABSENCE_COUNTS_AFTER_S:g} s, it counts as empty, "
+                "and modules that only it enables are uninstalled",
+                scope=self._where,
+            )
+            self._absence_over.clear()
+            self._absence = asyncio.get_running_loop().call_later(ABSENCE_COUNTS_AFTER_S, self._take_for_none, version)
+
+    def _take_for_none(self, version: int | None) -> None:
+        self._exists = False
+        self._end_absence()
+        self._hear(version, None)
+
+    def _end_absence(self) -> None:
+        if self._absence is not None:
+            self._absence.cancel()
+        self._absence = None
+        self._absence_over.set()
+
+    async def _await_return(self) -> None:
+        # Whoever writes now would make a ConfigMap of that alone, and stand in the way of the one that is coming.
+        self._gone(None)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ABSENCE_COUNTS_AFTER_S):
+                await self._absence_over.wait()
 
     def _hear(self, version: int | None, data: ConfigData | None) -> None:
         self._heard = True
-        self._held_back.append((version, data))
+        self._held_back.append((self._written if version is None else version, data))
         if not self._saving.locked():
             self._release()
 
@@ -149,7 +210,7 @@ class ConfigMapSource:
             return
         held_back, self._held_back = self._held_back, []
         for version, data in held_back:
-            if version is None or version >= self._written:
+            if version >= self._written:
                 self._on_change(data)
 
 

@@ -7,19 +7,23 @@ Source: contract.md 2.10.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from datetime import UTC, datetime
 
 from addon_operator.configmap.document import ConfigDocument
 from addon_operator.errors import HookError
 from addon_operator.hooks.engine import HookEngine
-from addon_operator.modules.module import EnableFlag, Module
-from addon_operator.modules.plan import ScriptAnswer, Verdict, flag_chain, flag_says
+from addon_operator.modules.module import Module
+from addon_operator.modules.plan import Verdict, flag_chain, flag_says
 from addon_operator.modules.registry import ModuleRegistry
+from addon_operator.values.layers import EnableFlag
 from addon_operator.values.store import ValuesStore
 
 
 class Enablement:
-    """Evaluates the enable state of modules."""
+    """Evaluates the enable state of modules.
+
+    Attributes:
+        script_errors: module name -> why its `enabled` script gave no answer when it was asked last.
+    """
 
     def __init__(
         self,
@@ -35,7 +39,7 @@ class Enablement:
         self._engine = engine
         self._config = config
         self._config_name = config_name
-        self.script_errors: dict[str, tuple[str, datetime]] = {}
+        self.script_errors: dict[str, str] = {}
 
     def chain(self, module: Module, config: ConfigDocument | None = None) -> tuple[EnableFlag, ...]:
         """Lists what all sources say about a module, weakest first.
@@ -102,6 +106,6 @@ class Enablement:
                 config_values=self._store.hook_config_values(module.key),
             )
         except HookError as error:
-            self.script_errors[module.name] = (str(error), datetime.now(UTC))
+            self.script_errors[module.name] = str(error)
             raise
-        return Verdict(chain, ScriptAnswer(answer.enabled, answer.reason), enabled=answer.enabled)
+        return Verdict(chain, answer, enabled=answer.enabled)

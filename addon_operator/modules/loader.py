@@ -8,14 +8,23 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import stat
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from addon_operator import yamldoc
 from addon_operator.errors import AddonOperatorError, ModuleError
 from addon_operator.jsondoc import JsonValue
-from addon_operator.modules.module import EnableFlag, Module, split_directory_name
-from addon_operator.values.layers import StaticLayer, ValuesFile, check_module_name, parse_values_file, section_key
+from addon_operator.modules.module import Module, split_directory_name
+from addon_operator.values.layers import (
+    EnableFlag,
+    StaticLayer,
+    ValuesFile,
+    check_module_name,
+    module_name,
+    parse_values_file,
+    section_key,
+)
 from addon_operator.values.schema import SectionSchemas, parse_schemas
 from addon_operator.values.store import SectionSpec
 
@@ -89,21 +98,34 @@ class ModuleLoader:
             except AddonOperatorError as error:
                 problems.append(str(error))
                 continue
+            except OSError as error:
+                problems.append(f"{error.filename}: cannot be read: {error.strerror}")
+                continue
             if module.name in found:
                 warnings.append(f"{directory}: module {module.name} is already at {found[module.name].path}, skipped")
             else:
                 found[module.name] = module
+        warnings += _flags_of_nobody(common, {module.key for module in found.values()})
         section = self._global_section(common, problems)
         if problems or section is None:
             raise ModuleError("\n".join(problems))
         return Scan(tuple(sorted(found.values(), key=lambda module: module.sort_key)), section, tuple(warnings))
+
+    def names(self) -> frozenset[str]:
+        """Lists the names that modules would have of everything in the directories: broken links and files, too.
+
+        Raises:
+            ModuleError: a directory cannot be read; names the first one.
+        """
+        entries = [entry for directory in self._modules_dirs for entry in _entries(directory)]
+        return frozenset(split_directory_name(entry.name, self._default_order)[1] for entry in entries)
 
     def _common(self, problems: list[str], warnings: list[str]) -> _Common:
         layers: dict[str, tuple[StaticLayer, ...]] = {}
         flags: dict[str, tuple[EnableFlag, ...]] = {}
         for directory in self._modules_dirs:
             path = directory / "values.yaml"
-            if not path.is_file():
+            if not os.path.isfile(path):  # noqa: PTH113 -- answers also where the directory must not be searched
                 if self._strict_values:
                     problems.append(f"{path}: missing, and strict checking of values files is on")
                 continue
@@ -115,26 +137,25 @@ class ModuleLoader:
             for key, layer in content.layers.items():
                 layers[key] = (*layers.get(key, ()), layer)
             for key, flag in content.flags.items():
-                flags[key] = (*flags.get(key, ()), EnableFlag(flag.value, "values file", f"{flag.file}:{flag.line}"))
+                flags[key] = (*flags.get(key, ()), flag)
         return _Common(layers, flags)
 
     def _module_directories(self, problems: list[str], warnings: list[str]) -> Iterable[Path]:
         for directory in self._modules_dirs:
             try:
-                entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
-            except FileNotFoundError:
-                problems.append(f"{directory}: no such modules directory; create it or set MODULES_DIR")
-                continue
-            except OSError as error:
-                problems.append(f"{directory}: cannot be read: {error.strerror}")
+                entries = sorted(_entries(directory), key=lambda entry: entry.name)
+            except ModuleError as error:
+                problems.append(str(error))
                 continue
             for entry in entries:
-                if entry.name.startswith("."):
+                try:
+                    is_directory = stat.S_ISDIR(entry.stat().st_mode)
+                except OSError as error:
+                    what = "broken symbolic link" if entry.is_symlink() else "cannot be looked at"
+                    warnings.append(f"{entry.path}: {what} ({error.strerror}), skipped; its release stays")
                     continue
-                if entry.is_dir():
+                if is_directory:
                     yield Path(entry.path)
-                elif entry.is_symlink() and not Path(entry.path).exists():
-                    warnings.append(f"{entry.path}: broken symbolic link, skipped")
                 elif entry.name not in _IGNORED_FILES:
                     warnings.append(f"{entry.path}: not a module directory, skipped")
 
@@ -164,6 +185,23 @@ class ModuleLoader:
         return self._global[1]
 
 
+def _flags_of_nobody(common: _Common, keys: Collection[str]) -> Iterator[str]:
+    for key, flags in common.flags.items():
+        if key not in keys:
+            yield from (f"{flag.place}: {key}Enabled: there is no module {module_name(key)!r}" for flag in flags)
+
+
+def _entries(directory: Path) -> Sequence[os.DirEntry[str]]:
+    """Lists what is in a modules directory, hidden files left out."""
+    try:
+        with os.scandir(directory) as entries:
+            return [entry for entry in entries if not entry.name.startswith(".")]
+    except FileNotFoundError as error:
+        raise ModuleError(f"{directory}: no such modules directory; create it or set MODULES_DIR") from error
+    except OSError as error:
+        raise ModuleError(f"{directory}: cannot be read: {error.strerror}") from error
+
+
 def _read_module(directory: Path, name: str, order: int, common: _Common, warnings: list[str]) -> Module:
     try:
         names = {entry.name for entry in os.scandir(directory)}
@@ -172,8 +210,7 @@ def _read_module(directory: Path, name: str, order: int, common: _Common, warnin
     key = section_key(name)
     own = _values_file(directory / "values.yaml", name, warnings) if "values.yaml" in names else None
     layers = (*common.layers.get(key, ()), *([own.layers[key]] if own and key in own.layers else []))
-    flag = own.flags.get(key) if own else None
-    own_flags = (EnableFlag(flag.value, "values file", f"{flag.file}:{flag.line}"),) if flag else ()
+    flags = (*common.flags.get(key, ()), *([own.flags[key]] if own and key in own.flags else []))
     return Module(
         name=name,
         key=key,
@@ -185,7 +222,7 @@ def _read_module(directory: Path, name: str, order: int, common: _Common, warnin
         enabled_script=_script(directory / "enabled", warnings) if "enabled" in names else None,
         has_crds=bool(names & {"crds", "charts"}),
         section=SectionSpec(key, layers, _schemas(directory)),
-        flags=(*common.flags.get(key, ()), *own_flags),
+        flags=flags,
     )
 
 

@@ -9,27 +9,10 @@ import dataclasses
 import re
 from pathlib import Path
 
+from addon_operator.values.layers import EnableFlag
 from addon_operator.values.store import SectionSpec
 
 _DIRECTORY = re.compile(r"(?:(\d+)-)?(.+)", re.DOTALL)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class EnableFlag:
-    """One place that says whether a module is enabled.
-
-    Attributes:
-        value: what it says.
-        source: the kind of place: `values file`, `global hooks`, `ConfigMap`.
-        place: the place itself: `modules/values.yaml:4`, `addon-operator/addon-operator, key fooEnabled`.
-    """
-
-    value: bool
-    source: str
-    place: str
-
-    def __str__(self) -> str:
-        return f"{self.source} {self.place}".rstrip()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -9,20 +9,9 @@ import dataclasses
 import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from addon_operator.modules.module import EnableFlag, Module
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ScriptAnswer:
-    """What the `enabled` script of a module said last.
-
-    Attributes:
-        enabled: its answer; None if it failed.
-        reason: its own words (MODULE_ENABLED_REASON), or the error.
-    """
-
-    enabled: bool | None
-    reason: str
+from addon_operator.hooks.call import EnabledAnswer
+from addon_operator.modules.module import Module
+from addon_operator.values.layers import EnableFlag
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,7 +25,7 @@ class Verdict:
     """
 
     chain: tuple[EnableFlag, ...]
-    script: ScriptAnswer | None
+    script: EnabledAnswer | None
     enabled: bool
 
     @property
@@ -93,6 +82,7 @@ def make_plan(
     *,
     alive: Collection[str],
     releases: Collection[str],
+    unread: Collection[str],
     ignored_release: str | None,
 ) -> ConvergePlan:
     """Turns verdicts into work.
@@ -102,16 +92,18 @@ def make_plan(
         verdicts: one for each of them.
         alive: names of modules that were started in this process and not deleted since.
         releases: names of the releases that carry our mark.
-        ignored_release: never purged.
+        unread: names of what is in the modules directories and is no module now, such as a broken link: not purged.
+        ignored_release: never purged. Neither is anything if there is no module at all: then they are not there yet.
     """
     ordered = sorted(modules, key=lambda module: module.sort_key)
     enabled = [module for module in ordered if verdicts[module.name].enabled]
     disabled = [module for module in ordered if not verdicts[module.name].enabled]
-    names = {module.name for module in ordered if module.has_release or not verdicts[module.name].enabled}
+    needed = {module.name for module in ordered if module.has_release or not verdicts[module.name].enabled}
+    kept = set(releases) if not ordered else {*needed, *unread, ignored_release}
     groups = itertools.groupby(enabled, key=lambda module: module.order)
     return ConvergePlan(
         run=tuple(tuple(module.name for module in group) for _, group in groups),
         delete=tuple(m.name for m in reversed(disabled) if m.name in alive or m.name in releases),
-        purge=tuple(sorted((name for name in releases if name not in names and name != ignored_release), reverse=True)),
+        purge=tuple(sorted(set(releases) - kept, reverse=True)),
         crds=tuple(module.name for module in enabled if module.has_crds),
     )

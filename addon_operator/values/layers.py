@@ -45,12 +45,21 @@ class StaticLayer:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class StaticFlag:
-    """An enable flag of a values.yaml."""
+class EnableFlag:
+    """One place that says whether a module is enabled.
+
+    Attributes:
+        value: what it says.
+        source: the kind of place: `values file`, `global hook`, `ConfigMap`.
+        place: the place itself: `modules/values.yaml:4`, `addon-operator/addon-operator, key fooEnabled`.
+    """
 
     value: bool
-    file: str
-    line: int
+    source: str
+    place: str
+
+    def __str__(self) -> str:
+        return f"{self.source} {self.place}".rstrip()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,7 +73,7 @@ class ValuesFile:
     """
 
     layers: Mapping[str, StaticLayer]
-    flags: Mapping[str, StaticFlag]
+    flags: Mapping[str, EnableFlag]
     warnings: tuple[str, ...]
 
 
@@ -172,7 +181,7 @@ def parse_values_file(text: str, where: str, module: str | None) -> ValuesFile:
     document = _load(text, where)
     wanted = None if module is None else {section_key(module), enabled_key(module)}
     layers: dict[str, StaticLayer] = {}
-    flags: dict[str, StaticFlag] = {}
+    flags: dict[str, EnableFlag] = {}
     warnings = list(document.warnings)
     problems = []
     for key, value in _items(document, where, wanted):
@@ -183,7 +192,7 @@ def parse_values_file(text: str, where: str, module: str | None) -> ValuesFile:
             if enabled is None:
                 problems.append(f"{where}:{line}: {key} must be true or false")
             else:
-                flags[flagged] = StaticFlag(enabled, where, line)
+                flags[flagged] = EnableFlag(enabled, "values file", f"{where}:{line}")
         elif not is_section_key(key):
             warnings.append(f"{where}:{line}: {key} is ignored: it is not the camelCase name of a module")
         elif value is None or isinstance(value, dict | list):
@@ -198,13 +207,9 @@ def parse_values_file(text: str, where: str, module: str | None) -> ValuesFile:
 
 def _load(text: str, where: str) -> yamldoc.YamlDocument:
     try:
-        document = yamldoc.load(text, where)
-        jsondoc.dumps(document.value)
+        return yamldoc.load(text, where)
     except yamldoc.YamlError as error:
         raise ModuleError(str(error)) from error
-    except ValueError as error:
-        raise ModuleError(f"{where}: JSON cannot hold it: {error}") from error
-    return document
 
 
 def _items(document: yamldoc.YamlDocument, where: str, wanted: set[str] | None) -> Iterator[tuple[str, JsonValue]]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias, get_args
@@ -29,7 +28,6 @@ OperationName: TypeAlias = Literal["add", "remove", "replace", "move", "copy", "
 _Container: TypeAlias = list[JsonValue] | dict[str, JsonValue]
 
 _BAD_ESCAPE = re.compile(r"~(?![01])")
-_WHITESPACE = re.compile(r"[ \t\r\n]*")
 
 
 class PatchError(InputError):
@@ -213,25 +211,9 @@ def _items(data: bytes, where: str) -> Iterator[JsonValue]:
 
 def _documents(data: bytes, where: str) -> Iterator[JsonValue]:
     try:
-        text = data.decode()
-        # The library reads one document at a time: the standard decoder finds where each of them ends.
-        decoder = json.JSONDecoder()
-        start = _skip_whitespace(text, 0)
-        while start < len(text):
-            _, end = decoder.raw_decode(text, start)
-            document = jsondoc.loads(text[start:end])
-            jsondoc.dumps(document)
-            yield document
-            start = _skip_whitespace(text, end)
-    except json.JSONDecodeError as error:
-        raise PatchError(where, [f"not a JSON patch: {error.msg} at line {error.lineno}"]) from error
-    except (ValueError, RecursionError) as error:
-        raise PatchError(where, [f"not a JSON patch: {type(error).__name__}"]) from error
-
-
-def _skip_whitespace(text: str, start: int) -> int:
-    found = _WHITESPACE.match(text, start)
-    return found.end() if found else start
+        yield from jsondoc.stream(data)
+    except ValueError as error:
+        raise PatchError(where, [f"not a JSON patch: {error}"]) from error
 
 
 def _problem(item: JsonValue) -> str | None:

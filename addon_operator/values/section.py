@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from addon_operator import jsondoc
 from addon_operator.errors import ValuesRejected
@@ -127,16 +127,18 @@ class Section:
         Args:
             complete: false leaves out what hooks that did not run yet may still add.
         """
+        return self._violations(functools.partial(self.spec.schemas.check_values, complete=complete))
+
+    def helm_violations(self) -> tuple[str, ...]:
+        """Answers what breaks the rules for helm in the effective config and the effective values, sorted."""
+        return self._violations(self.spec.schemas.check_helm)
+
+    def _violations(self, check_values: Callable[..., tuple[str, ...]]) -> tuple[str, ...]:
         key, schemas = self.spec.key, self.spec.schemas
         if any(not isinstance(value, dict | list) for value in (self.config, self.config_effective, self.effective)):
             return (f"{key} in body must be of type object or array",)
         lines = schemas.check_config(key, self.config_effective, origin=self._said_by)
-        more = schemas.check_values(key, self.effective, complete=complete, origin=self._said_by)
-        return tuple(sorted({*lines, *more}))
-
-    def helm_violations(self) -> tuple[str, ...]:
-        """Answers what breaks the rules for helm in the effective values, sorted."""
-        return self.spec.schemas.check_helm(self.spec.key, self.effective, origin=self._said_by)
+        return tuple(sorted({*lines, *check_values(key, self.effective, origin=self._said_by)}))
 
     def helm_values(self) -> JsonValue:
         """Answers the effective values as helm needs them.

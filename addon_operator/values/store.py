@@ -51,7 +51,7 @@ class Proposal:
         sections: for the store: the sections that become others.
         flags: for the store: the dynamic flags that become others; None unsets one.
         config: for the store: the sections of the whole ConfigMap, if it is replaced.
-        based_on: for the store: section key -> the revision that was looked at.
+        based_on: for the store: section key -> the section that was looked at.
     """
 
     changed: frozenset[str] = frozenset()
@@ -61,7 +61,7 @@ class Proposal:
     sections: Mapping[str, Section] = dataclasses.field(default_factory=dict, repr=False)
     flags: Mapping[str, DynamicFlag | None] = dataclasses.field(default_factory=dict)
     config: Mapping[str, JsonValue] | None = dataclasses.field(default=None, repr=False)
-    based_on: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    based_on: Mapping[str, Section] = dataclasses.field(default_factory=dict, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,45 +72,29 @@ class _State:
     """
 
     sections: Mapping[str, Section]
-    revisions: Mapping[str, int]
     config: Mapping[str, JsonValue]
     flags: Mapping[str, DynamicFlag]
-    revision: int
 
 
 class ValuesStore:
-    """All sections, with a revision. Every reader sees the state as of the last commit."""
+    """All sections, each of which is its own revision. Every reader sees the state as of the last commit."""
 
     def __init__(self, global_: SectionSpec) -> None:
-        self._state = _State({GLOBAL: Section(global_)}, {GLOBAL: 0}, {}, {}, 0)
-
-    @property
-    def revision(self) -> int:
-        """Grows with every change."""
-        return self._state.revision
-
-    def section_revision(self, key: str) -> int:
-        """Answers the revision with which a section last changed.
-
-        Raises:
-            ModuleError: there is no such section; so do all other methods that name one.
-        """
-        self._section(key)
-        return self._state.revisions[key]
-
-    def keys(self) -> tuple[str, ...]:
-        """Lists the keys of all sections: `global`, then the modules in the order in which they were given."""
-        return tuple(self._state.sections)
+        self._state = _State({GLOBAL: Section(global_)}, {}, {})
 
     # --- reading
 
     def config(self, key: str) -> JsonValue:
-        """Answers what the ConfigMap says about a section; `{}` if nothing."""
+        """Answers what the ConfigMap says about a section; `{}` if nothing.
+
+        Raises:
+            ModuleError: there is no such section; so do all other methods that name one.
+        """
         return self._section(key).config
 
-    def config_effective(self, key: str) -> JsonValue:
-        """Answers a section's static values, defaults and ConfigMap, merged."""
-        return self._section(key).config_effective
+    def has(self, key: str) -> bool:
+        """Answers whether there is a section of this key."""
+        return key in self._state.sections
 
     def effective(self, key: str) -> JsonValue:
         """Answers a section's effective values: the effective config, defaults and the patches of hooks, merged."""
@@ -182,14 +166,14 @@ class ValuesStore:
         Args:
             keys: which sections; all of them if None.
         """
-        chosen = self.keys() if keys is None else keys
+        chosen = tuple(self._state.sections) if keys is None else keys
         return tuple(line for key in chosen for line in self._section(key).violations(complete=False))
 
     def check_helm(self, key: str) -> None:
         """Checks whether helm may run for a module.
 
         Raises:
-            ValuesRejected: `global` or the module's section breaks its schema with `x-required-for-helm`.
+            ValuesRejected: `global` or the module's section breaks a schema, that of values with `x-required-for-helm`.
         """
         violations = [line for name in dict.fromkeys((GLOBAL, key)) for line in self._section(name).helm_violations()]
         if violations:
@@ -205,16 +189,14 @@ class ValuesStore:
         Args:
             specs: section key -> what the files say now; with the key `global` the global section is read anew, too.
         """
-        state = self._state
-        wanted = {GLOBAL: state.sections[GLOBAL].spec} | dict(specs)
+        wanted = {GLOBAL: self._state.sections[GLOBAL].spec} | dict(specs)
         sections = {key: self._respecified(spec) for key, spec in wanted.items()}
-        revision = state.revision + 1
-        revisions = {
-            key: state.revisions[key] if section is state.sections.get(key) else revision
-            for key, section in sections.items()
-        }
-        if revision in revisions.values() or sections.keys() != state.sections.keys():
-            self._state = dataclasses.replace(state, sections=sections, revisions=revisions, revision=revision)
+        self._state = dataclasses.replace(self._state, sections=sections)
+
+    def is_made_of(self, specs: Mapping[str, SectionSpec]) -> bool:
+        """Answers whether `replace_modules` would change nothing."""
+        sections = self._state.sections
+        return sections.keys() == specs.keys() and all(sections[key].spec is spec for key, spec in specs.items())
 
     def forget_patches(self, key: str) -> None:
         """Drops what hooks patched in a section: its module was disabled (contract.md 5.4 no. 13)."""
@@ -246,7 +228,7 @@ class ValuesStore:
             changed=self._changed(renewed),
             sections=renewed,
             config=dict(sections),
-            based_on={key: state.revisions[key] for key in {GLOBAL, *renewed, *check}},
+            based_on={key: state.sections[key] for key in {GLOBAL, *renewed, *check}},
         )
 
     def propose_hook(
@@ -290,7 +272,7 @@ class ValuesStore:
             config_flags=config.flags,
             sections=renewed,
             flags=flags,
-            based_on={key: self._state.revisions[key]},
+            based_on={key: old},
         )
 
     def commit(self, proposal: Proposal) -> None:
@@ -300,7 +282,7 @@ class ValuesStore:
             StaleProposal: a section that it is based on has changed, or is gone; nothing was changed.
         """
         state = self._state
-        stale = [key for key, revision in proposal.based_on.items() if state.revisions.get(key) != revision]
+        stale = [key for key, seen in proposal.based_on.items() if state.sections.get(key) is not seen]
         if stale:
             raise StaleProposal(f"values of {', '.join(sorted(stale))} have changed meanwhile")
         written = {key: section.config for key, section in proposal.sections.items()}
@@ -314,13 +296,10 @@ class ValuesStore:
         flags: Mapping[str, DynamicFlag | None],
     ) -> None:
         state = self._state
-        revision = state.revision + 1
         self._state = _State(
             sections={**state.sections, **sections},
-            revisions={**state.revisions, **dict.fromkeys(sections, revision)},
             config=config,
             flags={key: flag for key, flag in {**state.flags, **flags}.items() if flag is not None},
-            revision=revision,
         )
 
     def _respecified(self, spec: SectionSpec) -> Section:

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 from addon_operator.devcluster import DevCluster
-from tests.cluster.operator import Operator, adding, config_map_chart, eventually, noting_hook, operator
+from tests.cluster.operator import (
+    Operator,
+    adding,
+    bindings,
+    config_map,
+    config_map_chart,
+    eventually,
+    noting_hook,
+    operator,
+)
 
 AROUND = {"global-hooks/around.sh": noting_hook("around", "beforeAll: 1\nafterAll: 1")}
 ALPHA = config_map_chart(
@@ -94,6 +104,15 @@ def test_edits_while_nothing_runs(cluster: DevCluster, tmp_path: Path) -> None:
         added = [*converge[:-1], "scripted onStartup", converge[-1]]
         does({"scripted": "run: true"}, lambda: "scripted onStartup" in made.runs(), *added)
         does({"scripted": "{run: true, more: 1}"}, lambda: config("scripted") == {"run": True, "more": 1})
+
+        # It is replaced, and so away for a moment: nothing.
+        before, revisions = made.runs(), made.revisions("alpha")
+        (tmp_path / "replaced.json").write_text(made.kubectl("get", "configmap", "addon-operator", "-o", "json"))
+        made.kubectl("replace", "--force", "-f", str(tmp_path / "replaced.json"))
+        settled(made, shows=lambda: "ConfigMap is back" in made.text())
+        assert since(made, before)() == []
+        assert made.revisions("alpha") == revisions
+        assert made.modules()["scripted"]["enabled"] is True
 
         # It goes away: what it said does not hold any more.
         before = made.runs()
@@ -187,6 +206,23 @@ def test_a_refused_edit_changes_nothing(cluster: DevCluster, tmp_path: Path) -> 
         made.kubectl("patch", "configmap", "addon-operator", "--type=json", "-p", json.dumps(patch))
         settled(made, shows=lambda: made.deployed("alpha") == {"own": "2", "of": "y"})
         assert since(made, before)() == ["around beforeAll", "alpha beforeHelm", "around afterAll"]
+
+        # A schema that allows more is read when the edit that needs it is refused by the old one.
+        made.module("010-alpha", {"openapi/config-values.yaml": f"{schema}  more: {{}}\n"})
+        made.configure({"alpha": "{own: 4, more: 1}"})
+        settled(made, shows=lambda: made.deployed("alpha")["own"] == "4")
+
+        # A module that something else switches on later does not get its bad section past Helm.
+        made.module("020-off", config_map_chart("objects", "own: {{ .Values.off.own | quote }}"))
+        made.files({"modules/values.yaml": "alphaEnabled: true\noffEnabled: true\n"})
+        made.configure({"global": "of: z"})
+        eventually(lambda: made.modules()["off"]["lastError"])
+        error = str(made.modules()["off"]["lastError"])
+        assert error.startswith("check helm values of module 'off':")
+        assert "off.own in body must be of type integer (ConfigMap key off)" in error
+        assert made.revisions("off") == {}
+        made.configure({"off": "own: 3"})
+        settled(made, shows=lambda: made.deployed("objects") == {"own": "3"})
 
 
 def test_config_patches_of_hooks_and_edits_of_others_at_the_same_time(cluster: DevCluster, tmp_path: Path) -> None:
@@ -324,3 +360,30 @@ def test_an_edit_while_another_one_is_being_applied_is_not_lost(cluster: DevClus
         made.configure({"global": "of: second"})
         (tmp_path / "hold").unlink()
         eventually(lambda: made.deployed("alpha") == {"own": "first", "of": "second"}, what="both edits in force")
+
+
+def test_nothing_that_a_hook_wants_is_done_while_its_config_patch_cannot_be_written(
+    cluster: DevCluster, tmp_path: Path
+) -> None:
+    with operator(cluster, tmp_path) as made:
+        metadata = {"name": "made", "namespace": made.namespace}
+        create = json.dumps({"operation": "Create", "object": {**config_map("made"), "metadata": metadata}})
+        body = f"""[ "$type" = Event ] || exit 0
+            echo '{create}' >"$KUBERNETES_PATCH_PATH"
+            echo '{{"name": "runs_total", "add": 1}}' >"$METRICS_PATH"
+            {adding({"/global/seen": True}, to="CONFIG_VALUES")}
+            {adding({"/nobodyEnabled": True})}"""
+        made.files({"global-hooks/h.sh": noting_hook("h", bindings(kubernetes=[made.watching("maps", "x")]), body)})
+        made.start_ready()
+        made.configure({"bad-key": ""})
+        eventually(lambda: made.in_log("ConfigMap refused"))
+        made.create(config_map("trigger", labels={"app": "x"}))
+        eventually(lambda: "bad-key" in made.queue())
+        assert made.kubectl("get", "configmap", "made", "--ignore-not-found") == ""
+        assert "runs_total" not in made.http("/metrics/hooks")[1]
+        made.configure({"bad-key": None})
+        made.wait_idle()
+        assert made.kubectl("get", "configmap", "made", "-o", "name").strip() == "configmap/made"
+        assert re.search(r"^runs_total\{.*\} 1(\.0)?$", made.http("/metrics/hooks")[1], re.MULTILINE)
+        assert made.config_data()["global"] == "seen: true\n"
+        assert made.in_log("there is no module 'nobody'")

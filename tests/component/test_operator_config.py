@@ -17,6 +17,13 @@ from addon_operator.values.store import SectionSpec, ValuesStore
 SCHEMA: JsonValue = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
 
 
+def section(key: str, schema: JsonValue = SCHEMA) -> SectionSpec:
+    """A section whose config values have a schema."""
+    return SectionSpec(
+        key, (), parse_schemas(schema, None, config_file="config-values.yaml", values_file="values.yaml")
+    )
+
+
 class MemorySource:
     """A ConfigMap; `rival` is what somebody else writes between our reading and writing."""
 
@@ -35,10 +42,9 @@ class MemorySource:
 
 class Bench:
     def __init__(self, data: Mapping[str, str] | None) -> None:
-        schemas = parse_schemas(SCHEMA, None, config_file="config-values.yaml", values_file="values.yaml")
         self.source = MemorySource(data)
-        self.store = ValuesStore(SectionSpec("global", (), schemas))
-        self.store.replace_modules({"web": SectionSpec("web", (), schemas)})
+        self.store = ValuesStore(section("global"))
+        self.store.replace_modules({"web": section("web")})
         self.accepted = 0
         self.rejected: list[str] = []
         self.config = OperatorConfig(
@@ -97,6 +103,28 @@ async def test_a_good_state_after_a_bad_one_is_accepted() -> None:
     bench.config.receive({"global": "a: 2"})
     assert bench.accepted == 1
     assert bench.config.error is None
+
+
+async def test_a_refused_state_is_accepted_when_its_schema_allows_it() -> None:
+    bench = await loaded({"global": "a: 1"})
+    bench.config.receive({"global": "{a: 1, c: 2}"})
+    bench.config.recheck()
+    assert (bench.accepted, bench.rejected) == (0, [bench.rejected[0]])
+    schema: JsonValue = {"type": "object", "properties": {"a": {}, "c": {"type": "string"}}}
+    bench.store.replace_modules({"global": section("global", schema), "web": section("web")})
+    bench.config.recheck()
+    assert [message.rpartition("global.c ")[2] for message in bench.rejected] == [
+        "is a forbidden property (ConfigMap key global)",
+        "in body must be of type string (ConfigMap key global)",
+    ]
+    schema = {"type": "object", "additionalProperties": True}
+    bench.store.replace_modules({"global": section("global", schema), "web": section("web")})
+    bench.config.recheck()
+    assert (bench.config.error, bench.accepted, len(bench.rejected)) == (None, 1, 2)
+    assert bench.config.apply().global_changed
+    assert bench.store.config("global") == {"a": 1, "c": 2}
+    bench.config.recheck()
+    assert bench.accepted == 1
 
 
 async def test_a_new_state_waits_until_it_is_applied() -> None:

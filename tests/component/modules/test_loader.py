@@ -63,7 +63,7 @@ def test_several_directories_links_and_what_is_skipped(tmp_path: Path) -> None:
         {
             "one/values.yaml": "global: {a: 1, b: 1}\n",
             "one/010-shared/values.yaml": "",
-            "two/values.yaml": "global: {b: 2}\n",
+            "two/values.yaml": "global: {b: 2}\nlinkedEnabled: true\nlinkdEnabled: true\n",
             "two/099-shared/values.yaml": "",
             "elsewhere/linked/values.yaml": "",
             "two/notes.txt": "",
@@ -71,13 +71,25 @@ def test_several_directories_links_and_what_is_skipped(tmp_path: Path) -> None:
     )
     (tmp_path / "two/030-linked").symlink_to(tmp_path / "elsewhere/linked")
     (tmp_path / "two/040-broken").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "two/050-ring").symlink_to(tmp_path / "two/050-ring")
     found = scan(tmp_path, "one", "two")
     assert [(module.name, module.order) for module in found.modules] == [("shared", 10), ("linked", 30)]
     assert [layer.value for layer in found.global_section.static] == [{"a": 1, "b": 1}, {"b": 2}]
     texts = "\n".join(found.warnings)
     assert "040-broken: broken symbolic link" in texts
+    assert "050-ring: broken symbolic link" in texts
     assert "notes.txt: not a module directory" in texts
     assert "099-shared: module shared is already at" in texts
+    assert "two/values.yaml:3: linkdEnabled: there is no module 'linkd'" in texts
+    assert "linkedEnabled" not in texts
+
+
+def test_names_are_those_of_everything_that_is_there(tmp_path: Path) -> None:
+    write(tmp_path, {"one/010-plain/values.yaml": "", "one/values.yaml": "", "one/.git/config": "", "two/030-file": ""})
+    (tmp_path / "two/020-broken").symlink_to(tmp_path / "nowhere")
+    assert loader(tmp_path, "one", "two").names() == {"plain", "broken", "file", "values.yaml"}
+    with pytest.raises(ModuleError, match="absent: no such modules directory"):
+        loader(tmp_path, "one", "absent").names()
 
 
 @pytest.mark.parametrize(

@@ -71,13 +71,14 @@ def test_a_bare_boolean_is_the_old_form_of_a_flag() -> None:
 
 
 def test_an_unknown_module_gets_a_warning_and_is_kept() -> None:
-    found = parse({"anotherOne": "a: 1", "thirdEnabled": "true", "fourthMaintenance": ""})
+    found = parse({"anotherOne": "a: 1", "thirdEnabled": "true", "fourthMaintenance": "", "globalEnabled": "true"})
     assert found.sections == {"anotherOne": {"a": 1}}
-    assert found.flags == {"third": True}
+    assert found.flags == {"third": True, "global": True}
     assert found.warnings == (
         f"{WHERE}, key anotherOne: there is no module 'another-one'",
         f"{WHERE}, key thirdEnabled: there is no module 'third'",
         f"{WHERE}, key fourthMaintenance: there is no module 'fourth'",
+        f"{WHERE}, key globalEnabled: there is no module 'global'",
     )
 
 
@@ -93,17 +94,20 @@ def test_what_helm_reads_otherwise_gets_a_warning() -> None:
     assert warning.startswith(f"{WHERE}, key global:2: a bare y")
 
 
+HINT = "it should be camelCased, such as"
 BAD = [
-    ("simple-module", "a: 1", "key simple-module: bad module name, it should be camelCased, such as 'simpleModule'"),
-    ("simple-moduleEnabled", "true", "key simple-moduleEnabled: bad module name"),
-    ("Module", "", "key Module: bad module name"),
+    ("simple-module", "a: 1", f"key simple-module: bad module name, {HINT} 'simpleModule'"),
+    ("simple-moduleEnabled", "true", f"key simple-moduleEnabled: bad module name, {HINT} 'simpleModuleEnabled'"),
+    ("Module", "", f"key Module: bad module name, {HINT} 'module'"),
+    ("simple_Module", "", f"key simple_Module: bad module name, {HINT} 'simpleModule'"),
     ("a.yaml", "", "key a.yaml: bad module name"),
     ("global", "a: [\n", "key global:2:"),
     ("simpleModule", "ok: 1\n bad: 2\n", "key simpleModule:2:"),
     ("simpleModule", "some text", "key simpleModule:1: must be a map or a list"),
     ("simpleModule", "5", "key simpleModule:1: must be a map or a list"),
     ("global", "false", "key global:1: must be a map or a list"),
-    ("simpleModule", "a: 99999999999999999999", "key simpleModule: JSON cannot hold it"),
+    ("AaEnabled", "true", f"key AaEnabled: bad module name, {HINT} 'aaEnabled'"),
+    ("simpleModule", "a: 99999999999999999999", "key simpleModule:1: /a: JSON cannot hold an integer"),
     ("simpleModuleEnabled", "yes", 'key simpleModuleEnabled: must be "true" or "false"'),
     ("simpleModuleEnabled", "", 'key simpleModuleEnabled: must be "true" or "false"'),
     ("nodeMaintenanceMaintenance", "Other", "key nodeMaintenanceMaintenance: must be empty or"),

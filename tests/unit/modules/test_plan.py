@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from addon_operator.modules.module import EnableFlag, Module, split_directory_name
-from addon_operator.modules.plan import ConvergePlan, ScriptAnswer, Verdict, flag_chain, flag_says, make_plan
+from addon_operator.hooks.call import EnabledAnswer
+from addon_operator.modules.module import Module, split_directory_name
+from addon_operator.modules.plan import ConvergePlan, Verdict, flag_chain, flag_says, make_plan
+from addon_operator.values.layers import EnableFlag
 from addon_operator.values.schema import parse_schemas
 from addon_operator.values.store import SectionSpec
 
@@ -68,7 +70,7 @@ def test_the_last_source_that_says_anything_decides(
             id="flag",
         ),
         pytest.param(
-            Verdict((flag(True),), ScriptAnswer(False, "no GPU nodes"), enabled=False),
+            Verdict((flag(True),), EnabledAnswer(False, "no GPU nodes"), enabled=False),
             "enabled script says false: no GPU nodes",
             id="script",
         ),
@@ -83,9 +85,10 @@ def plan(
     enabled: Collection[str],
     alive: Collection[str] = (),
     releases: Collection[str] = (),
+    unread: Collection[str] = (),
 ) -> ConvergePlan:
     verdicts = {item.name: Verdict((), None, enabled=item.name in enabled) for item in modules}
-    return make_plan(modules, verdicts, alive=alive, releases=releases, ignored_release="operator")
+    return make_plan(modules, verdicts, alive=alive, releases=releases, unread=unread, ignored_release="operator")
 
 
 def test_modules_of_equal_order_are_one_group_and_sorted_by_name() -> None:
@@ -106,6 +109,14 @@ def test_deletes_are_the_exact_reverse_of_the_run_order_and_only_for_what_lives(
 def test_purge_takes_our_releases_without_a_module_in_reverse_order_but_never_the_ignored_one() -> None:
     made = plan(module("a"), enabled={"a"}, releases={"a", "old", "older", "operator"})
     assert made.purge == ("older", "old")
+
+
+def test_what_is_there_but_cannot_be_read_is_not_purged() -> None:
+    assert plan(module("a"), enabled={"a"}, releases={"a", "old", "linked"}, unread={"linked"}).purge == ("old",)
+
+
+def test_nothing_is_purged_if_there_is_no_module_at_all() -> None:
+    assert plan(enabled=(), releases={"a", "b"}).purge == ()
 
 
 def test_a_module_that_lost_its_chart_loses_its_release() -> None:

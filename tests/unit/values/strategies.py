@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from addon_operator.jsondoc import JsonObject, JsonValue
-
-# How long an example takes says nothing on a machine that others use, too.
-settings.register_profile("no deadline", deadline=None)
-settings.load_profile("no deadline")
 
 KEYS = st.sampled_from(["a", "b", "c", "d/e", "~"])
 

@@ -10,7 +10,7 @@ from addon_operator import jsondoc
 from addon_operator.errors import ModuleError
 from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.values import layers
-from addon_operator.values.layers import Origin, StaticFlag, StaticLayer
+from addon_operator.values.layers import EnableFlag, Origin, StaticLayer
 from tests.unit.values.strategies import objects, values
 
 NAMES = [
@@ -81,8 +81,8 @@ def test_a_modules_directory_file_gives_all_sections_and_flags() -> None:
         "empty": {},
     }
     assert found.flags == {
-        "simpleModule": StaticFlag(value=True, file="modules/values.yaml", line=7),
-        "other": StaticFlag(value=False, file="modules/values.yaml", line=8),
+        "simpleModule": EnableFlag(value=True, source="values file", place="modules/values.yaml:7"),
+        "other": EnableFlag(value=False, source="values file", place="modules/values.yaml:8"),
     }
     assert found.layers["simpleModule"].lines["/simpleModule/b/0"] == 4
     assert not found.layers["simpleModule"].chart
@@ -92,7 +92,7 @@ def test_a_modules_own_file_gives_only_its_own() -> None:
     text = "replicas: 3\nglobal: {a: 1}\nother: 5\nfoo: {b: 1}\nfooEnabled: false\n"
     found = layers.parse_values_file(text, "modules/foo/values.yaml", "foo")
     assert {key: layer.value for key, layer in found.layers.items()} == {"foo": {"b": 1}}
-    assert found.flags == {"foo": StaticFlag(value=False, file="modules/foo/values.yaml", line=5)}
+    assert found.flags == {"foo": EnableFlag(value=False, source="values file", place="modules/foo/values.yaml:5")}
     assert found.layers["foo"].chart
     assert found.warnings == ()
 
@@ -111,7 +111,7 @@ def test_an_empty_file_is_fine(text: str) -> None:
         ("a: {}\nfoo: 5\n", "v.yaml:2: foo must be a map or a list"),
         ("a: {}\n\nfooEnabled: 1\n", "v.yaml:3: fooEnabled must be true or false"),
         ("fooEnabled:\n", "v.yaml:1: fooEnabled must be true or false"),
-        ("foo: {a: 99999999999999999999}\n", "v.yaml: JSON cannot hold it"),
+        ("foo: {a: 99999999999999999999}\n", "v.yaml:1: /foo/a: JSON cannot hold an integer beyond 64 bits"),
     ],
 )
 def test_bad_files_are_refused_with_a_place(text: str, message: str) -> None:

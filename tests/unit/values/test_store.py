@@ -118,15 +118,16 @@ def test_all_layers_in_order() -> None:
         )
     )
     configure(store, {"m": {"c": "configmap", "e": "configmap", "n": None}})
-    patch(store, "m", add("/m/e", "patch"))
-    assert store.config_effective("m") == {
+    assert store.effective("m") == {
         "a": "common",
         "b": "own",
         "c": "configmap",
         "d": "config",
         "e": "configmap",
+        "f": "values",
         "n": None,
     }
+    patch(store, "m", add("/m/e", "patch"))
     assert store.effective("m") == {
         "a": "common",
         "b": "own",
@@ -169,7 +170,7 @@ def test_items_from_everywhere_get_their_defaults() -> None:
     schema = "{properties: {l: {items: {properties: {h: {}, port: {default: 80}}}}}}"
     store = store_of(spec("m", config=schema, values=schema))
     configure(store, {"m": {"l": [{"h": "a"}]}})
-    assert store.config_effective("m") == {"l": [{"h": "a", "port": 80}]}
+    assert store.effective("m") == {"l": [{"h": "a", "port": 80}]}
     assert store.config("m") == {"l": [{"h": "a"}]}
     patch(store, "m", add("/m/l/-", {"h": "b"}))
     assert store.effective("m") == {"l": [{"h": "a", "port": 80}, {"h": "b", "port": 80}]}
@@ -178,7 +179,7 @@ def test_items_from_everywhere_get_their_defaults() -> None:
 def test_a_default_of_an_object_stays_under_the_configmap() -> None:
     store = store_of(spec("m", config="{properties: {o: {default: {a: 1, b: 1}, properties: {a: {}, b: {}}}}}"))
     configure(store, {"m": {"o": {"b": 2}}})
-    assert store.config_effective("m") == {"o": {"a": 1, "b": 2}}
+    assert store.effective("m") == {"o": {"a": 1, "b": 2}}
 
 
 def test_hooks_never_see_defaults_or_static_values_as_config_values() -> None:
@@ -225,18 +226,18 @@ def test_a_whole_section_can_be_set_and_emptied() -> None:
 def test_an_empty_patch_changes_nothing() -> None:
     store = store_of(spec("m", values="{required: [a], properties: {a: {}}}"))
     proposal = propose(store, "m")
-    assert proposal == Proposal(based_on={"m": store.section_revision("m")})
+    assert proposal == Proposal(based_on=proposal.based_on)
 
 
 def test_a_patch_that_says_the_same_again_changes_nothing() -> None:
     store = store_of(spec("m"))
     patch(store, "m", add("/m/a", 1), config=[add("/m/c", 1)])
-    revision = store.section_revision("m")
+    later = propose(store, "m", add("/m/b", 1))
     again = propose(store, "m", add("/m/a", 1), config=[add("/m/c", 1)], at=NOW + timedelta(hours=1))
     assert (again.changed, again.config_section, again.sections) == (frozenset(), None, {})
     store.commit(again)
-    assert store.section_revision("m") == revision
     assert store.origins("m")["/a"].at == NOW
+    store.commit(later)
 
 
 @pytest.mark.parametrize(("one", "other"), [(1, True), (0, False), ("1", 1)], ids=str)
@@ -265,12 +266,12 @@ def test_the_values_patch_comes_on_top_of_the_config_patch() -> None:
 
 def test_a_bad_half_leaves_nothing_behind() -> None:
     store = store_of(spec("m", config="{properties: {a: {type: string}}}"))
-    before = (store.revision, store.digest("m"))
+    before = store.digest("m")
     with pytest.raises(ValuesRejected):
         propose(store, "m", add("/m/b", 1), config=[add("/m/a", 1)])
     with pytest.raises(ValuesRejected):
         propose(store, "m", remove("/m/nope"), config=[add("/m/a", "x")])
-    assert (store.revision, store.digest("m")) == before
+    assert store.digest("m") == before
     assert (store.config("m"), store.patches("m")) == ({}, ())
 
 
@@ -435,16 +436,7 @@ def test_static_violations_of_all_sections() -> None:
     assert store.check_static(["global"]) == ("global.a in body must be of type string (modules/values.yaml:1)",)
 
 
-# --- revisions
-
-
-def test_revisions_grow_where_something_changed() -> None:
-    store = store_of(spec("m"), spec("n"))
-    start = store.revision
-    patch(store, "m", add("/m/a", 1))
-    assert store.revision > start
-    assert store.section_revision("m") == store.revision
-    assert store.section_revision("n") <= start
+# --- stale proposals
 
 
 def test_a_stale_proposal_is_refused_and_changes_nothing() -> None:
@@ -485,19 +477,18 @@ def test_a_rescan_keeps_config_and_patches_and_takes_new_files() -> None:
     configure(store, {"m": {"c": 1}, "later": {"x": 1}})
     patch(store, "m", add("/m/p", 1))
     store.replace_modules({"m": spec("m", common="m: {a: 2}"), "later": spec("later"), "global": spec("global")})
-    assert store.keys() == ("global", "m", "later")
     assert store.effective("m") == {"a": 2, "c": 1, "p": 1}
     assert store.effective("later") == {"x": 1}
 
 
-def test_a_rescan_that_found_the_same_changes_no_revision() -> None:
-    m, n = spec("m"), spec("n")
-    store = store_of(m, n)
-    revision = store.revision
-    store.replace_modules({"m": m, "n": n})
-    assert store.revision == revision
+def test_a_rescan_makes_proposals_stale_only_where_it_found_something_else() -> None:
+    m = spec("m")
+    store = store_of(m, spec("n"))
+    kept, stale = propose(store, "m", add("/m/a", 1)), propose(store, "n", add("/n/a", 1))
     store.replace_modules({"m": m, "n": spec("n")})
-    assert store.section_revision("m") <= revision < store.section_revision("n")
+    store.commit(kept)
+    with pytest.raises(StaleProposal, match="values of n "):
+        store.commit(stale)
 
 
 def test_a_module_that_went_away_comes_back_without_patches_but_with_its_config() -> None:
@@ -516,9 +507,10 @@ def test_forgotten_patches() -> None:
     store.forget_patches("m")
     assert (store.effective("m"), store.patches("m")) == ({"c": 1}, ())
     assert store.enabled_patches == {"m": True}
-    revision = store.revision
+    proposal = propose(store, "m", add("/m/p", 2))
     store.forget_patches("m")
-    assert store.revision == revision
+    store.commit(proposal)
+    assert store.effective("m") == {"c": 1, "p": 2}
 
 
 # --- helm
@@ -546,6 +538,15 @@ def test_check_helm() -> None:
     patch(store, "global", add("/global/a", 1))
     patch(store, "someModule", add("/someModule/a", 1))
     store.check_helm("someModule")
+
+
+def test_check_helm_looks_at_the_config_too() -> None:
+    typed = "{properties: {a: {type: integer}}}"
+    store = store_of(spec("global", config=typed), spec("someModule", config=typed))
+    configure(store, {"someModule": {"a": "x"}, "global": {"a": 1}}, ["global"])
+    with pytest.raises(ValuesRejected) as caught:
+        store.check_helm("someModule")
+    assert caught.value.violations == ("someModule.a in body must be of type integer (ConfigMap key someModule)",)
 
 
 # --- where values come from

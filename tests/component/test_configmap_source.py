@@ -1,0 +1,172 @@
+"""When a ConfigMap that goes away counts as none: an API server in memory, virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import cast
+
+import pytest
+
+from addon_operator import jsondoc
+from addon_operator.configmap.source import ABSENCE_COUNTS_AFTER_S, ConfigMapSource
+from addon_operator.errors import KubeError
+from addon_operator.jsondoc import JsonObject
+from addon_operator.kube.client import KubeClient
+from tests.fakes import clock
+
+Heard = list[tuple[float, Mapping[str, str] | None]]
+
+
+class Server:
+    """Holds one ConfigMap and stands in for the client as well; watches are told `delay_s` later."""
+
+    def __init__(self) -> None:
+        self.data: dict[str, str] | None = None
+        self.delay_s = 0.0
+        self._version = 10
+        self._log: list[tuple[int, bytes]] = []
+        self._more = asyncio.Event()
+
+    def put(self, **data: str) -> JsonObject:
+        return self._change("ADDED" if self.data is None else "MODIFIED", data)
+
+    def delete(self) -> None:
+        self._change("DELETED", None)
+
+    def _change(self, kind: str, data: dict[str, str] | None) -> JsonObject:
+        shown = self.data if data is None else data
+        self.data, self._version = data, self._version + 1
+        item = self._object(shown or {})
+        self._log.append((self._version, jsondoc.dumps({"type": kind, "object": item})))
+        self._more.set()
+        return item
+
+    def _object(self, data: Mapping[str, str]) -> JsonObject:
+        return {"metadata": {"name": "c", "uid": "u", "resourceVersion": str(self._version)}, "data": {**data}}
+
+    async def request(self, method: str, path: str, *, body: bytes = b"", **_: object) -> bytes:
+        await asyncio.sleep(0)
+        if method in {"POST", "PUT"}:
+            return jsondoc.dumps(self.put(**cast("dict[str, str]", jsondoc.lookup(jsondoc.loads(body), "/data"))))
+        if not path.endswith("/c"):
+            items = [] if self.data is None else [self._object(self.data)]
+            return jsondoc.dumps({"metadata": {"resourceVersion": str(self._version)}, "items": [*items]})
+        if self.data is None:
+            raise KubeError("GET: not found", status=404, reason="NotFound")
+        return jsondoc.dumps(self._object(self.data))
+
+    async def stream(self, _path: str, *, query: Mapping[str, str], **_: object) -> AsyncIterator[bytes]:
+        if "sendInitialEvents" in query:
+            raise KubeError("lists are not streamed here", status=422, reason="Invalid")
+        seen = int(query["resourceVersion"])
+        while True:
+            self._more.clear()
+            for version, line in [entry for entry in self._log if entry[0] > seen]:
+                await asyncio.sleep(self.delay_s)
+                seen = version
+                yield line
+            await self._more.wait()
+
+
+def play(steps: Callable[[Server, ConfigMapSource], Awaitable[None]], *, missing: bool = False) -> Heard:
+    """Watches a ConfigMap with `a: 1` while some steps are done, and until all is quiet; gives what was told when."""
+    heard: Heard = []
+
+    async def main() -> None:
+        server, loop = Server(), asyncio.get_running_loop()
+        source = ConfigMapSource(
+            cast("KubeClient", server), "ns", "c", on_change=lambda data: heard.append((loop.time(), data))
+        )
+        if not missing:
+            server.put(a="1")
+        running = asyncio.create_task(source.run(), name="source")
+        await asyncio.sleep(1)
+        await steps(server, source)
+        await asyncio.sleep(60)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    clock.run(main())
+    return heard
+
+
+def test_one_that_stays_away_counts_as_none_later() -> None:
+    async def steps(server: Server, _source: ConfigMapSource) -> None:
+        server.delete()
+
+    assert play(steps) == [(0, {"a": "1"}), (1 + ABSENCE_COUNTS_AFTER_S, None)]
+
+
+@pytest.mark.parametrize("again", ["1", "2"], ids=["the same", "another"])
+def test_one_that_comes_back_was_never_away(again: str) -> None:
+    async def steps(server: Server, _source: ConfigMapSource) -> None:
+        for _ in range(3):
+            server.delete()
+            await asyncio.sleep(ABSENCE_COUNTS_AFTER_S - 0.1)
+            server.put(a=again)
+            await asyncio.sleep(0.5)
+
+    heard = play(steps)
+    assert [data for _, data in heard] == [{"a": "1"}, *[{"a": again}] * 3]
+
+
+def test_one_that_is_not_there_at_the_start_counts_as_none_at_once() -> None:
+    async def steps(server: Server, _source: ConfigMapSource) -> None:
+        server.put(a="1")
+
+    assert play(steps, missing=True) == [(0, None), (1, {"a": "1"})]
+
+
+def test_one_that_was_read_at_the_start_and_is_gone_when_the_watch_begins() -> None:
+    heard: Heard = []
+
+    async def main() -> None:
+        server, loop = Server(), asyncio.get_running_loop()
+        source = ConfigMapSource(
+            cast("KubeClient", server), "ns", "c", on_change=lambda data: heard.append((loop.time(), data))
+        )
+        server.put(a="1")
+        assert await source.read() == {"a": "1"}
+        server.delete()
+        running = asyncio.create_task(source.run(), name="source")
+        await asyncio.sleep(60)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    clock.run(main())
+    assert heard == [(ABSENCE_COUNTS_AFTER_S, None)]
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.5], ids=["told at once", "told later"])
+def test_a_save_waits_for_one_that_comes_back(delay_s: float) -> None:
+    saved: list[Mapping[str, str]] = []
+
+    async def steps(server: Server, source: ConfigMapSource) -> None:
+        server.delay_s = delay_s
+        server.delete()
+        saving = asyncio.create_task(source.save(lambda data: {**data, "b": "2"}), name="save")
+        await asyncio.sleep(1)
+        assert not saving.done()
+        server.put(a="1")
+        saved.append(await saving)
+
+    heard = play(steps)
+    assert saved == [{"a": "1", "b": "2"}]
+    assert None not in [data for _, data in heard]
+    assert heard[-1][1] == {"a": "1", "b": "2"}
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.5, 10.0], ids=["told at once", "told later", "told too late"])
+def test_a_save_makes_one_anew_that_stays_away(delay_s: float) -> None:
+    saved: list[tuple[float, Mapping[str, str]]] = []
+
+    async def steps(server: Server, source: ConfigMapSource) -> None:
+        server.delay_s = delay_s
+        server.delete()
+        made = await source.save(lambda data: {**data, "b": "2"})
+        saved.append((asyncio.get_running_loop().time(), made))
+
+    heard = play(steps)
+    assert saved == [(1 + ABSENCE_COUNTS_AFTER_S, {"b": "2"})]
+    assert [data for _, data in heard] == [{"a": "1"}, {"b": "2"}]
