@@ -17,12 +17,15 @@ from pathlib import Path, PurePosixPath
 from addon_operator import jsondoc, yamldoc
 from addon_operator.errors import ModuleError
 from addon_operator.helm.traits import ChartTraits, scan_chart
-from addon_operator.jsondoc import JsonObject
+from addon_operator.helm.values_schema import ClosedRoot, closed_root, fitting
+from addon_operator.jsondoc import JsonObject, JsonValue
 
 _YAML = frozenset({".yaml", ".yml"})
 _ARCHIVES = (".tgz", ".tar.gz")
 _LARGEST_FILE = 16 * 2**20
 _HOOK = b"helm.sh/hook"
+_INSTALLS = re.compile(rb"\b(?:pre|post)-install\b")
+_SCHEMA = "values.schema.json"
 _NEVER_EXPANDED = frozenset({"crds", "docs", "hooks", "images", "openapi"})
 _NOT_IN_SYNTHETIC = frozenset({"crds", "docs", "hooks", "images", "lib"})
 
@@ -52,6 +55,7 @@ class ChartReader:
     def __init__(self) -> None:
         self._digests: dict[Path, tuple[_Stamp, bytes]] = {}
         self._traits: dict[Path, tuple[str, ChartTraits]] = {}
+        self._schemas: dict[Path, tuple[str, ClosedRoot | None]] = {}
 
     def digest(self, module_dir: Path) -> str:
         """Answers whether a chart is the same: a digest over names and contents of all its files.
@@ -84,7 +88,26 @@ class ChartReader:
         given = jsondoc.dumps(values)
         if traits.expands and b"{{" in given:
             traits = _scan(module_dir, given.decode())
-        return dataclasses.replace(traits, has_hooks=True) if _HOOK in given else traits
+        if _HOOK not in given:
+            return traits
+        return dataclasses.replace(traits, has_hooks=True, has_install_hooks=True)
+
+    def fitting(self, module_dir: Path, digest: str, values: JsonObject) -> JsonObject:
+        """Gives the values without what a `values.schema.json` with a closed root cannot take although it says nothing.
+
+        Args:
+            module_dir: the chart.
+            digest: its digest.
+            values: what helm shall get.
+
+        Raises:
+            ModuleError: the schema cannot be read.
+        """
+        known, root = self._schemas.get(module_dir, ("", None))
+        if known != digest:
+            root = closed_root(_schema(module_dir))
+            self._schemas[module_dir] = (digest, root)
+        return fitting(root, values)
 
     def mentions(self, module_dir: Path, words: Collection[str]) -> bool:
         """Answers whether a template of the chart mentions one of these words.
@@ -161,10 +184,24 @@ def crd_documents(module_dir: Path, prefixes: Collection[str]) -> Iterator[tuple
                 yield where, document
 
 
+def _schema(module_dir: Path) -> JsonValue:
+    """Reads the schema of the chart; None if there is none, or helm will say what is wrong with it."""
+    path = module_dir / _SCHEMA
+    try:
+        return jsondoc.loads(path.read_bytes()) if path.is_file() else None
+    except ValueError:
+        return None
+    except OSError as error:
+        raise ModuleError(f"{path}: {error.strerror}") from error
+
+
 def _scan(module_dir: Path, values: str | None) -> ChartTraits:
     templates = ((str(file.path), file.text) for file in _files(module_dir, "templates"))
     traits = scan_chart(templates, _expandable(module_dir, values))
-    return dataclasses.replace(traits, has_hooks=any(_HOOK in data for data in _contents(module_dir)))
+    hooks = installs = False
+    for data in _contents(module_dir):
+        hooks, installs = hooks or _HOOK in data, installs or _INSTALLS.search(data) is not None
+    return dataclasses.replace(traits, has_hooks=hooks, has_install_hooks=hooks and installs)
 
 
 def _expandable(module_dir: Path, values: str | None) -> Iterator[tuple[str, str]]:

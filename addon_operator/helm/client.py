@@ -24,13 +24,15 @@ from addon_operator.helm import manifest
 from addon_operator.helm.binary import HelmBinary, helm_environment, make_home
 from addon_operator.helm.chart import chart_files, prepare_chart
 from addon_operator.helm.labels import add_labels
-from addon_operator.helm.manifest import Document, ManifestObject
+from addon_operator.helm.manifest import Document
 from addon_operator.helm.relay import relayed
-from addon_operator.helm.release import FINGERPRINT_LABEL, explain, is_too_large
+from addon_operator.helm.release import FINGERPRINT_LABEL
+from addon_operator.helm.stderr import explain, is_too_large
 from addon_operator.helm.storage import hooks_of
 from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.discovery import Discovery
+from addon_operator.kube.refs import ObjectKey
 from addon_operator.logs import get_logger
 
 RELEASE_LIMIT: Final = 2**20
@@ -61,19 +63,6 @@ class ChartRequest:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Rendered:
-    """What a chart renders to.
-
-    Attributes:
-        text: the documents, Helm hooks among them, without the operator's labels.
-        digest: equal for equal renderings, also those of an upgrade.
-    """
-
-    text: str
-    digest: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class UpgradeResult:
     """What a successful `helm upgrade` has done.
 
@@ -81,13 +70,13 @@ class UpgradeResult:
         revision: that it made.
         rendered: digest of the rendering.
         checksum: MD5 of the manifest.
-        objects: what the release consists of, without Helm hooks.
+        objects: what the release consists of, without Helm hooks and what goes away by itself.
     """
 
     revision: int
     rendered: str
     checksum: str
-    objects: tuple[ManifestObject, ...]
+    objects: tuple[ObjectKey, ...]
 
 
 class _Unchanged(Exception):
@@ -181,13 +170,13 @@ class HelmClient:
                 return None
             parts = seen[0] if seen else ()
             if ended.code and is_too_large(ended.stderr_tail):
-                raise await asyncio.to_thread(self._too_large, request.name, chart, parts, ended)
-        self._check("upgrade", request.name, argv, ended)
+                raise await asyncio.to_thread(self._too_large, request.name, chart, parts)
+        self._check("upgrade", request.name, ended)
         await self._watch_size(request.name, parts, output)
         return _result(request.name, parts, output)
 
-    async def template(self, request: ChartRequest, *, kube_version: str, apis: Discovery, exact: bool) -> Rendered:
-        """Renders the chart as an upgrade of the existing release would.
+    async def template(self, request: ChartRequest, *, kube_version: str, apis: Discovery, exact: bool) -> str:
+        """Renders the chart as an upgrade of the existing release would; gives the digest of that, Helm hooks included.
 
         Args:
             request: what.
@@ -209,14 +198,11 @@ class HelmClient:
                 argv = self._command("template", request.name, chart, *self._input(request, directory))
                 argv += ["--is-upgrade", "--kube-version", kube_version, "--api-versions", versions]
             ended, output = await self._run("template", request.name, argv)
-        self._check("template", request.name, argv, ended)
+        self._check("template", request.name, ended)
         if not exact:
-            text = output.decode("utf-8", "replace")
-            return Rendered(text, manifest.rendered_digest(manifest.documents(text)))
+            return manifest.rendered_digest(manifest.documents(output.decode("utf-8", "replace")))
         release = _release(request.name, output)
-        hooks = hooks_of(release)
-        text = "".join([str(release.get("manifest") or ""), *(f"---\n# Source: {at}\n{one}\n" for at, one in hooks)])
-        return Rendered(text, manifest.rendered_digest(manifest.documents(text)))
+        return manifest.rendered_digest(manifest.documents(str(release.get("manifest") or "")), hooks_of(release))
 
     async def uninstall(self, name: str) -> None:
         """Removes a release and its objects, in whatever status it is; one that does not exist is fine.
@@ -226,7 +212,7 @@ class HelmClient:
         """
         argv = self._command("uninstall", name, "--ignore-not-found", "--timeout", f"{self._timeout_s:g}s")
         ended, _ = await self._run("uninstall", name, argv)
-        self._check("uninstall", name, argv, ended)
+        self._check("uninstall", name, ended)
 
     def _command(self, *words: str | Path) -> list[str]:
         flags = ["--namespace", self._namespace, *self._kube.helm_flags()]
@@ -281,26 +267,20 @@ class HelmClient:
                 argv, env=self._environment, timeout_s=self._timeout_s + _LATER_S, max_bytes=_LARGEST_OUTPUT
             )
         except OSError as error:
-            shown = _without_paths(argv)
-            raise HelmError(f"module {name}: helm {operation}: {error.strerror}", argv=shown) from error
+            raise HelmError(f"module {name}: helm {operation}: {error.strerror}") from error
         finally:
             progress.cancel()
         self._on_operation(name, operation, ended.duration_s)
         return ended, output
 
-    def _check(self, operation: str, name: str, argv: Sequence[str], ended: process.Exit) -> None:
+    def _check(self, operation: str, name: str, ended: process.Exit) -> None:
         if ended.code == 0:
             return
         late = f" did not end within {self._timeout_s + _LATER_S:g} s" if ended.timed_out else ""
         because = explain(ended.stderr_tail)
         if not ended.stderr_tail and ended.code < 0:
             because = f"ended by signal {-ended.code}"
-        raise HelmError(
-            f"module {name}: helm {operation}{late}: {because}",
-            argv=_without_paths(argv),
-            exit_code=ended.code,
-            stderr_tail=because,
-        )
+        raise HelmError(f"module {name}: helm {operation}{late}: {because}")
 
     async def _watch_size(self, name: str, parts: Sequence[Document], output: bytes) -> None:
         size = await asyncio.to_thread(stored_size, [output]) if len(output) > _MAY_BE_LARGE else 0
@@ -309,16 +289,14 @@ class HelmClient:
             _log.warning("the release is almost too large to be stored", module=name, reason=reason)
 
     @staticmethod
-    def _too_large(name: str, chart: Path, parts: Sequence[Document], ended: process.Exit) -> HelmError:
+    def _too_large(name: str, chart: Path, parts: Sequence[Document]) -> HelmError:
         rendered = [part.text.encode() for part in parts]
         files = [base64.b64encode(path.read_bytes()) for path in chart_files(chart)]
         size, manifest_bytes = stored_size([*rendered, *files]), sum(map(len, rendered))
         chart_bytes = sum(len(one) * 3 // 4 for one in files)
         return HelmError(
             f"module {name}: the release is too large to be stored: about {size} bytes, the limit is {RELEASE_LIMIT}; "
-            f"manifest {manifest_bytes} bytes, chart files {chart_bytes} bytes; largest objects: {_largest(parts)}",
-            exit_code=ended.code,
-            stderr_tail=explain(ended.stderr_tail),
+            f"manifest {manifest_bytes} bytes, chart files {chart_bytes} bytes; largest objects: {_largest(parts)}"
         )
 
 
@@ -339,7 +317,7 @@ def _result(name: str, parts: Sequence[Document], output: bytes) -> UpgradeResul
         revision=revision,
         rendered=manifest.rendered_digest(parts, hooks_of(release)),
         checksum=manifest.checksum(str(text or "")),
-        objects=manifest.objects(parts),
+        objects=tuple(one.key for one in manifest.objects(parts) if one.lasting),
     )
 
 
@@ -354,7 +332,3 @@ def _release(name: str, output: bytes) -> JsonObject:
 def _largest(parts: Iterable[Document]) -> str:
     found = sorted(manifest.objects(parts), key=lambda one: one.size, reverse=True)[:_SHOWN_OBJECTS]
     return ", ".join(f"{one.key} ({one.size} bytes)" for one in found) or "none"
-
-
-def _without_paths(argv: Sequence[str]) -> tuple[str, ...]:
-    return tuple(word for word in argv if not word.endswith("/values.json") and not word.startswith("--post-renderer"))

@@ -1,18 +1,29 @@
 """What the cluster is as charts see it: its version and the APIs that it serves.
 
-Kept in memory; asked again when told so, or when a kind turns out to be unknown. Source: design.md 6 (charts render
-with the cluster's own version and API list).
+Kept in memory; asked again after CRDs have changed, or when a kind turns out to be unknown. Source: design.md 6 (charts
+render with the cluster's own version and API list).
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Self
+import math
+from collections.abc import Collection
+from typing import Final, Self
 
 from addon_operator.errors import KubeError
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.discovery import Discovery
 from addon_operator.kube.refs import Resource
+from addon_operator.logs import get_logger
+
+# The list of APIs lags behind the CRDs.
+_LAG_S: Final = 10.0
+# Most often it lags by some hundredths of a second.
+_FIRST_PAUSE_S: Final = 0.02
+_LONGEST_PAUSE_S: Final = 1.0
+
+_log = get_logger("helm")
 
 
 class Cluster:
@@ -28,6 +39,9 @@ class Cluster:
         self.apis = apis
         self._client = client
         self._refreshing = asyncio.Lock()
+        # When CRDs changed last, until that has surely shown.
+        self._changed_at = -math.inf
+        self._is_current = True
 
     @classmethod
     async def ask(cls, client: KubeClient) -> Self:
@@ -39,8 +53,44 @@ class Cluster:
         version, apis = await asyncio.gather(client.server_version(), client.discover())
         return cls(client, version, apis)
 
+    def changed(self) -> None:
+        """Says that CRDs have changed, so that the answer is another one now or within moments."""
+        self._changed_at = asyncio.get_running_loop().time()
+        self._is_current = False
+
+    async def renew(self) -> None:
+        """Asks again if CRDs have changed since the last answer, or so shortly before it that it may not show that.
+
+        Raises:
+            KubeError: the API server does not answer.
+        """
+        if not self._is_current:
+            now = asyncio.get_running_loop().time()
+            await self.refresh()
+            self._is_current = now - self._changed_at > _LAG_S
+
+    async def learn(self, kinds: Collection[str]) -> None:
+        """Asks again, until the answer has kinds that CRDs have just brought, but not for long.
+
+        Args:
+            kinds: as in `.Capabilities.APIVersions`: `example.com/v1/Thing`.
+
+        Raises:
+            KubeError: the API server does not answer.
+        """
+        self.changed()
+        pause_s, until = _FIRST_PAUSE_S, self._changed_at + _LAG_S
+        await self.refresh()
+        while absent := sorted(set(kinds).difference(self.apis.api_versions())):
+            if asyncio.get_running_loop().time() > until:
+                _log.warning("the API server does not list kinds that were just installed", reason=", ".join(absent))
+                return
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            await self.refresh()
+
     async def refresh(self) -> None:
-        """Asks again; callers at the same time share one answer. To be called after CRDs were installed.
+        """Asks again; callers at the same time share one answer.
 
         Raises:
             KubeError: the API server does not answer.

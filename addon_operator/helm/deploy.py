@@ -15,19 +15,12 @@ from typing import Final, TypeVar, assert_never
 from addon_operator.errors import AddonOperatorError, InvariantBroken, KubeError
 from addon_operator.helm import traits as chart_traits
 from addon_operator.helm.chart import ChartReader
-from addon_operator.helm.client import ChartRequest, HelmClient
+from addon_operator.helm.client import ChartRequest, HelmClient, UpgradeResult
 from addon_operator.helm.cluster import Cluster
 from addon_operator.helm.healing import Healing
 from addon_operator.helm.release import (
     HelmAction,
-    Install,
-    MoveLabel,
-    Recover,
     ReleaseFacts,
-    Render,
-    Skip,
-    Uninstall,
-    Upgrade,
     decide,
     decide_removal,
     fingerprint,
@@ -35,7 +28,6 @@ from addon_operator.helm.release import (
 from addon_operator.helm.storage import ReleaseStorage
 from addon_operator.helm.traits import ChartTraits, changed_words
 from addon_operator.jsondoc import JsonObject
-from addon_operator.kube.refs import ObjectKey
 from addon_operator.logs import get_logger
 
 # A release that needs more is changed by somebody else at the same time.
@@ -57,17 +49,7 @@ class Deployed:
 
     action: HelmAction
     revision: int
-    recovered: tuple[Recover, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Outcome:
-    """What an upgrade has done, as it is noted on the record of its revision."""
-
-    revision: int
-    rendered: str
-    checksum: str
-    objects: tuple[ObjectKey, ...]
+    recovered: tuple[HelmAction, ...] = ()
 
 
 class Deployer:
@@ -98,7 +80,7 @@ class Deployer:
         self._stop_grace_s = stop_grace_s
         # Notes on records that are being written: the next module need not wait for them.
         self._notes: dict[str, asyncio.Task[None]] = {}
-        self._unnoted: dict[str, _Outcome] = {}
+        self._unnoted: dict[str, UpgradeResult] = {}
         self._last_values: dict[str, JsonObject] = {}
 
     async def deploy(self, request: ChartRequest) -> Deployed:
@@ -110,7 +92,10 @@ class Deployer:
             KubeError: the API server refused or is unreachable.
         """
         await self._noted(request.name)
+        await self._cluster.renew()
         digest = self._charts.digest(request.module_dir)
+        values = self._charts.fitting(request.module_dir, digest, request.values)
+        request = dataclasses.replace(request, values=values)
         traits = self._charts.traits(request.module_dir, digest, request.values)
         wanted = self._fingerprint(request, digest, traits)
         deployed = await self._settle(request, wanted, traits)
@@ -119,35 +104,35 @@ class Deployer:
 
     async def _settle(self, request: ChartRequest, wanted: str, traits: ChartTraits) -> Deployed:
         rendered: str | None = None
-        recovered: list[Recover] = []
+        recovered: list[HelmAction] = []
         for _ in range(_MOST_STEPS):
             facts = await self._observe(request.name)
             action = decide(facts, wanted, traits, rendered)
-            match action:
-                case Skip():
+            match action.kind:
+                case "skip":
                     return Deployed(action, facts.revision, tuple(recovered))
-                case MoveLabel():
+                case "move-label":
                     await self._storage.move_label(request.name, facts.revision, wanted)
                     return Deployed(action, facts.revision, tuple(recovered))
-                case Install() | Upgrade():
+                case "install" | "upgrade":
                     revision = await self._upgrade(request, wanted, action.reason)
                     return Deployed(action, revision or 0, tuple(recovered))
-                case Render() if self._upgrades_likely(request, traits):
+                case "render" if self._upgrades_likely(request, traits):
                     changed = decide(facts, wanted, traits, "")
                     revision = await self._upgrade(request, wanted, changed.reason, unless=facts.rendered)
                     if revision is not None:
                         return Deployed(changed, revision, tuple(recovered))
                     rendered = facts.rendered
-                case Render():
+                case "render":
                     rendered = await self._render(request, traits)
-                case Recover():
+                case "drop-record" | "finish-uninstall":
                     _log.warning("helm release recovers", module=request.name, reason=action.reason)
                     await self._recover(facts, action)
                     recovered.append(action)
-                case Uninstall():
+                case "uninstall":
                     raise InvariantBroken(f"release {request.name}: uninstall decided for a wanted release")
                 case _:
-                    assert_never(action)
+                    assert_never(action.kind)
         raise KubeError(f"release {request.name} does not come to rest", status=0, reason="Unsettled")
 
     async def uninstall(self, name: str, reason: str) -> Deployed:
@@ -162,7 +147,7 @@ class Deployer:
         action = decide_removal(self._storage.facts(name), reason)
         self._healing.forget(name)
         self._last_values.pop(name, None)
-        if isinstance(action, Uninstall):
+        if action.kind == "uninstall":
             _log.info("helm uninstall", module=name, reason=reason)
             await self._outlive(self._uninstall(name), f"helm uninstall {name}")
         return Deployed(action, 0)
@@ -209,7 +194,13 @@ class Deployer:
             return facts
         if not self._healing.follows(name):
             await self._healing.follow(name, await self._storage.objects(name))
-        return dataclasses.replace(facts, absent=await self._healing.absent(name))
+        try:
+            return dataclasses.replace(facts, absent=await self._healing.absent(name))
+        except KubeError as error:
+            text = f"module {name}: objects of its release: {error}"
+            raise KubeError(
+                text, status=error.status, reason=error.reason, retry_after_s=error.retry_after_s
+            ) from error
 
     def _fingerprint(self, request: ChartRequest, digest: str, traits: ChartTraits) -> str:
         apis = self._cluster.apis
@@ -224,10 +215,9 @@ class Deployer:
 
     async def _render(self, request: ChartRequest, traits: ChartTraits) -> str:
         cluster = self._cluster
-        rendered = await self._client.template(
+        return await self._client.template(
             request, kube_version=cluster.version, apis=cluster.apis, exact=traits.needs_cluster
         )
-        return rendered.digest
 
     def _upgrades_likely(self, request: ChartRequest, traits: ChartTraits) -> bool:
         """Answers whether to begin an upgrade at once, to be stopped if it renders to what is deployed.
@@ -254,18 +244,16 @@ class Deployer:
         if result is None:
             return None
         _log.info("helm upgrade", module=request.name, reason=reason, revision=result.revision)
-        objects = tuple(one.key for one in result.objects if one.lasting)
-        outcome = _Outcome(result.revision, result.rendered, result.checksum, objects)
-        note = asyncio.create_task(self._note(request.name, outcome), name=f"note on release {request.name}")
+        note = asyncio.create_task(self._note(request.name, result), name=f"note on release {request.name}")
         self._notes[request.name] = note
         try:
-            await self._healing.follow(request.name, objects, just_made=True)
+            await self._healing.follow(request.name, result.objects, just_made=True)
         except KubeError:
             self._healing.forget(request.name)  # the next run follows what is there then
             raise
         return result.revision
 
-    async def _note(self, name: str, outcome: _Outcome) -> None:
+    async def _note(self, name: str, outcome: UpgradeResult) -> None:
         """Notes the outcome; without the note, the next run of the module would make one more revision."""
         try:
             await self._record(name, outcome)
@@ -275,18 +263,23 @@ class Deployer:
         finally:
             del self._notes[name]
 
-    async def _record(self, name: str, outcome: _Outcome) -> None:
+    async def _record(self, name: str, outcome: UpgradeResult) -> None:
         await self._storage.record(
             name, outcome.revision, rendered=outcome.rendered, checksum=outcome.checksum, objects=outcome.objects
         )
 
-    async def _recover(self, facts: ReleaseFacts, action: Recover) -> None:
+    async def _recover(self, facts: ReleaseFacts, action: HelmAction) -> None:
         if action.kind == "drop-record":
             await self._storage.delete_record(facts.name, facts.revision)
         else:
             await self._outlive(self._uninstall(facts.name), f"helm uninstall {facts.name}")
 
     async def _uninstall(self, name: str) -> None:
+        await self.settle()  # what others have taken over just now is known from their notes
+        kept = await self._storage.hand_over(name)
+        if kept:
+            shown = ", ".join(f"{key} ({other})" for key, other in sorted(kept.items()))
+            _log.info("objects stay, since other releases have them", module=name, reason=shown)
         await self._client.uninstall(name)
         await self._storage.wait_gone(name)
 

@@ -3,7 +3,8 @@
 One metadata-only informer for each kind that some release contains, over all namespaces, narrowed to what helm has made
 by the label that helm puts on everything. What the watch does not show is asked for by name before it counts as absent,
 so that an object whose label somebody took away does not cause one upgrade after the other. The CRDs are watched too:
-when one goes while the watch of its objects is interrupted, nobody is left to say that they went with it.
+when one goes while the watch of its objects is interrupted, nobody is left to say that they went with it. Kinds that
+may not be listed and watched everywhere are left out until they may be.
 What hooks delete is announced by `expect` and not missed: the next run of the module brings it back, not healing.
 Source: design.md 5.4, contract.md 2.12 (resource monitor), users.md 5, 6.
 """
@@ -22,7 +23,7 @@ from addon_operator.errors import KubeError
 from addon_operator.helm.cluster import Cluster
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.informer import Event, Informer
-from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, ObjectKey, Resource, metadata_of
+from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, ObjectKey, Resource, metadata_of, permission
 from addon_operator.logs import get_logger
 
 SYNCED_WITHIN_S: Final = 30.0
@@ -63,12 +64,13 @@ class _Followed:
 
 @dataclasses.dataclass(slots=True)
 class _Watch:
-    """One kind: its informer, the task that runs it, and which objects exist."""
+    """One kind: its informer, the task that runs it, and which objects exist; `forbidden` means that it was told so."""
 
     resource: Resource
     informer: Informer
     present: set[_Place]
     task: asyncio.Task[None] | None = None
+    forbidden: bool = False
 
     @property
     def defined_by(self) -> str:
@@ -92,6 +94,11 @@ class _Deletions:
         if on_purpose:
             self._until[key] = math.inf
         return on_purpose
+
+    def stays(self, key: ObjectKey) -> None:
+        """Says that an object is not about to be deleted after all."""
+        if self._until.get(key) != math.inf:
+            self._until.pop(key, None)
 
     def is_there(self, key: ObjectKey) -> None:
         """Says that an object exists, and nobody has begun to delete it."""
@@ -118,6 +125,7 @@ class Healing:
         *,
         cluster: Cluster,
         on_absent: Callable[[str, tuple[ObjectKey, ...]], None] = lambda _release, _objects: None,
+        on_undefined: Callable[[str, bool], None] = lambda _name, _missed: None,
     ) -> None:
         """Prepares it; `run` owns the watches.
 
@@ -126,15 +134,18 @@ class Healing:
             namespace: of the releases; for objects whose manifest names none.
             cluster: which kinds there are.
             on_absent: told release and objects when objects of a release that is not paused go away.
+            on_undefined: told the name of each CRD that goes away, and whether nobody has said that it would.
         """
         self._client = client
         self._namespace = namespace
         self._cluster = cluster
-        self._on_absent = on_absent
+        self._on_absent, self._on_undefined = on_absent, on_undefined
         self._followed: dict[str, _Followed] = {}
         self._paused: collections.Counter[str] = collections.Counter()
         self._watches: dict[_Kind, _Watch] = {}
         self._deletions = _Deletions()
+        # Names of CRDs that somebody is about to delete on purpose, and until when that is believed.
+        self._undefining: dict[str, float] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._group: asyncio.TaskGroup | None = None
         self._definitions = Informer(
@@ -189,14 +200,18 @@ class Healing:
     def missing(self, release: str) -> tuple[ObjectKey, ...]:
         """Lists the objects of a release that are known to be gone at this moment, sorted; waits for nothing."""
         followed = self._followed.get(release)
-        return tuple(sorted(self._missing(followed))) if followed else ()
+        return tuple(sorted({*self._missing(followed), *followed.unserved})) if followed else ()
 
     def watched(self, release: str) -> tuple[str, ...] | None:
-        """Lists the objects that are watched as `namespace/Kind/name`, sorted; None if the release is not followed."""
+        """Lists the objects that are watched as `namespace/Kind/name`, sorted; None if the release is not followed.
+
+        Those of kinds that may not be watched are not among them.
+        """
         followed = self._followed.get(release)
         if followed is None:
             return None
-        return tuple(sorted(str(key) for objects in followed.objects.values() for key in objects.values()))
+        seen = (objects for kind, objects in followed.objects.items() if not self._watches[kind].forbidden)
+        return tuple(sorted(str(key) for objects in seen for key in objects.values()))
 
     def expect(self, keys: Iterable[ObjectKey]) -> None:
         """Says that objects are about to be deleted on purpose: nobody is told when they go away.
@@ -211,8 +226,18 @@ class Healing:
         """
         now = _now()
         for deleted in keys:
+            if deleted.kind == CUSTOM_RESOURCE_DEFINITIONS.kind:
+                self._undefining[deleted.name] = now + _EXPECTED_WITHIN_S
             for key in self._going_with(deleted):
                 self._deletions.expect(key, now)
+
+    def unexpect(self, keys: Iterable[ObjectKey]) -> None:
+        """Takes back `expect`: the deletion was refused. What goes already, or is away, still does so on purpose."""
+        for deleted in keys:
+            if deleted.kind == CUSTOM_RESOURCE_DEFINITIONS.kind:
+                self._undefining.pop(deleted.name, None)
+            for key in self._going_with(deleted):
+                self._deletions.stays(key)
 
     def pause(self, release: str) -> None:
         """Keeps quiet about a release: a module run may remove objects on purpose. Pauses nest."""
@@ -228,13 +253,16 @@ class Healing:
     async def absent(self, release: str, *, timeout_s: float = SYNCED_WITHIN_S) -> tuple[ObjectKey, ...]:
         """Lists the objects of a release that do not exist, sorted; those of kinds that nobody serves only once.
 
+        Those of kinds that may not be listed and watched are taken to exist.
+
         Raises:
             KubeError: a kind could not be listed in time, or an object could not be asked for.
         """
         if release not in self._followed:
             return ()
         followed = await self._synced(release, timeout_s)
-        missing = {key for key, watch in tuple(self._not_shown(followed)) if not await self._exists(key, watch)}
+        unsure = [(key, watch) for key, watch in self._not_shown(followed) if watch.informer.synced.is_set()]
+        missing = {key for key, watch in unsure if not await self._exists(key, watch)}
         followed.unseen = {key for key, _ in self._not_shown(followed)} - missing
         if missing:
             followed = await self._reconsider(release)
@@ -242,19 +270,27 @@ class Healing:
         return tuple(sorted({key for key, _ in self._not_shown(followed) if key in missing} | news))
 
     async def _synced(self, release: str, timeout_s: float) -> _Followed:
-        """Waits until all kinds of a release are listed; those that are not served any more are not waited for."""
+        """Waits until all kinds of a release are listed that may be and are served."""
         followed = self._followed[release]
         if any(self._cluster.resource(key.kind, key.api_version) for key in followed.unserved):
             followed = self._follow(release, self._keys(followed))
         try:
             for kind in tuple(followed.objects):
-                await self._watches[kind].informer.wait_synced(timeout_s)
+                await self._listed(self._watches[kind], timeout_s)
         except KubeError:
             after = await self._reconsider(release)
             if after.objects.keys() == followed.objects.keys():
                 raise
             return await self._synced(release, timeout_s)
         return followed
+
+    @staticmethod
+    async def _listed(watch: _Watch, timeout_s: float) -> None:
+        try:
+            await watch.informer.wait_synced(timeout_s)
+        except KubeError as error:
+            if error.status != 403:
+                raise
 
     async def _reconsider(self, release: str) -> _Followed:
         """Asks again which kinds are served: a CRD may have gone together with its objects."""
@@ -339,10 +375,26 @@ class Healing:
                     self._found(kind, place)
 
         informer = Informer(
-            self._client, resource, namespace=None, label_selector=_SELECTOR, metadata_only=True, handler=take
+            self._client,
+            resource,
+            namespace=None,
+            label_selector=_SELECTOR,
+            metadata_only=True,
+            handler=take,
+            on_trouble=lambda error: self._permitted(watch, error),
         )
         self._watches[kind] = watch = _Watch(resource, informer, present)
         self._start(kind, watch)
+
+    @staticmethod
+    def _permitted(watch: _Watch, error: KubeError | None) -> None:
+        """Says once that objects of a kind are not healed, for want of a permission."""
+        if error is None:
+            watch.forbidden = False
+        elif error.status == 403 and not watch.forbidden:
+            watch.forbidden = True
+            needed = permission("list, watch", watch.resource, namespace=None)
+            _log.warning("nobody notices if objects of releases go away", reason=f"missing permission: {needed}")
 
     def _start(self, kind: _Kind, watch: _Watch) -> None:
         if self._group is not None:
@@ -361,14 +413,25 @@ class Healing:
         return any(place in followed.objects.get(kind, {}) for followed in self._followed.values())
 
     def _take_definition(self, event: Event) -> None:
+        name = str(metadata_of(event.object).get("name") or "")
+        if self._definitions.synced.is_set():
+            self._cluster.changed()
         if event.kind != "DELETED":
+            self._defined(name.partition(".")[2])
             return
-        name = metadata_of(event.object).get("name")
         for kind, watch in tuple(self._watches.items()):
             if name == watch.defined_by and watch.present:
                 gone = set(watch.present)
                 watch.present.clear()
                 self._lost(kind, gone)
+        self._on_undefined(name, self._undefining.pop(name, -math.inf) < _now())
+
+    def _defined(self, group: str) -> None:
+        """A kind of this group is served, or will be in a moment: what went with it can come back."""
+        for release, followed in tuple(self._followed.items()):
+            back = tuple(sorted(key for key in followed.unserved if _group(key.api_version) == group))
+            if back and not self._paused[release]:
+                self._on_absent(release, back)
 
     def _lost(self, kind: _Kind, places: set[_Place]) -> None:
         for release, followed in tuple(self._followed.items()):

@@ -10,11 +10,12 @@ import dataclasses
 import functools
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import yaml
 
-from addon_operator import jsondoc
+from addon_operator import jsondoc, yamldoc
+from addon_operator.jsondoc import JsonValue
 from addon_operator.kube.refs import ObjectKey
 
 DIGEST_CHARS = 40
@@ -90,6 +91,19 @@ def objects(parts: Iterable[Document]) -> tuple[ManifestObject, ...]:
     return tuple(found)
 
 
+def without(parts: Iterable[Document], goes: Callable[[ObjectKey], bool]) -> str:
+    """Gives a manifest without some of its objects; what stays is not written anew unless it is in one list with them.
+
+    Args:
+        parts: the manifest.
+        goes: answers whether an object is to be left out; asked with the names that are in the manifest.
+
+    Raises:
+        InputError: a list cannot be taken apart.
+    """
+    return "".join(_without(part, goes) for part in parts)
+
+
 def rendered_digest(parts: Iterable[Document], hooks: Iterable[tuple[str, str]] = ()) -> str:
     """Answers whether two renderings are the same, whatever the order of their documents.
 
@@ -112,7 +126,7 @@ def checksum(manifest: str) -> str:
 
 def pack(keys: Iterable[ObjectKey]) -> str:
     """Writes object keys as compact JSON: `{"apps/v1 Deployment": ["name", "namespace/name"]}`."""
-    grouped: dict[str, list[jsondoc.JsonValue]] = {}
+    grouped: dict[str, list[JsonValue]] = {}
     for key in keys:
         name = f"{key.namespace}/{key.name}" if key.namespace else key.name
         grouped.setdefault(f"{key.api_version} {key.kind}", []).append(name)
@@ -165,6 +179,24 @@ def _objects(node: yaml.Node | None) -> Iterator[yaml.MappingNode]:
         yield node
 
 
+def _without(document: Document, goes: Callable[[ObjectKey], bool]) -> str:
+    leaving = [goes(_key(node)) for node in document.objects()]
+    if not any(leaving):
+        return document.text
+    if all(leaving):
+        return ""
+    rest = _remaining(yamldoc.load(document.text, document.source).value, goes)
+    return f"---\n{yamldoc.dump(rest)}"
+
+
+def _remaining(value: JsonValue, goes: Callable[[ObjectKey], bool]) -> JsonValue:
+    items = value.get("items") if isinstance(value, dict) else None
+    if not isinstance(value, dict) or not isinstance(items, list):
+        return value
+    kept = [item for item in items if not (isinstance(item, dict) and goes(ObjectKey.of(item)))]
+    return {**value, "items": [_remaining(item, goes) for item in kept]}
+
+
 def _key(node: yaml.MappingNode) -> ObjectKey:
     metadata = child(node, "metadata") or node
     names = (scalar(child(metadata, "namespace")), scalar(child(metadata, "name")))
@@ -176,7 +208,7 @@ def _removes_itself(key: ObjectKey, node: yaml.MappingNode) -> bool:
     return key.kind == "Job" and spec is not None and child(spec, _TTL) is not None
 
 
-def _pairs(grouped: Mapping[str, jsondoc.JsonValue]) -> Iterator[tuple[str, str]]:
+def _pairs(grouped: Mapping[str, JsonValue]) -> Iterator[tuple[str, str]]:
     for kind, names in grouped.items():
         if not isinstance(names, list):
             raise ValueError("a kind without a list of names")  # noqa: TRY004 -- bad data, not a bad call

@@ -6,7 +6,6 @@ Pure. Facts come from `storage.py` and `healing.py`; actions are carried out by 
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
@@ -22,11 +21,6 @@ OBJECTS_ANNOTATION = "addon-operator/objects"
 
 PENDING = frozenset({"pending-install", "pending-upgrade", "pending-rollback"})
 _SHOWN_OBJECTS = 3
-_NOISE = re.compile(r"^(WARNING:|walk\.go:|[IWEF]\d{4} |\d{4}/\d\d/\d\d |level=(info|warning))")
-_PREFIX = re.compile(r"^(Error: )?((UPGRADE|INSTALLATION) FAILED: )?")
-# The API server quotes what it refuses, which may be a secret.
-_QUOTED = re.compile(r"((?:Invalid|Unsupported|Duplicate) value): (?:\"(?:\\.|[^\"\\])*\"|\{.*?\}|[^\s:]+)", re.DOTALL)
-_TOO_LARGE = ("Too long: may not be more than 1048576", "request is too large", "request entity too large")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,6 +32,7 @@ class ReleaseFacts:
         revision: the newest one; 0 if there is no release.
         status: of the newest revision, in helm's words; empty if there is no release.
         deployed_revision: the newest revision with the status `deployed`.
+        ever_deployed: a revision that is known was deployed once.
         fingerprint: what the newest revision was made from; empty if it is not ours.
         rendered: digest of its rendering; empty if unknown.
         recorded: this operator has noted the outcome of the newest revision. Helm carries labels over to revisions
@@ -51,6 +46,7 @@ class ReleaseFacts:
     revision: int = 0
     status: str = ""
     deployed_revision: int | None = None
+    ever_deployed: bool = False
     fingerprint: str = ""
     rendered: str = ""
     recorded: bool = False
@@ -64,61 +60,25 @@ class ReleaseFacts:
         return self.revision > 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Install:
-    """Make the release."""
-
-    reason: str
+ActionKind = Literal[
+    "install", "upgrade", "skip", "move-label", "render", "drop-record", "finish-uninstall", "uninstall"
+]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Upgrade:
-    """Make a new revision."""
+class HelmAction:
+    """The one thing to do next, and why, in a sentence.
 
-    reason: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Skip:
-    """Leave the release alone."""
-
-    reason: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class MoveLabel:
-    """Note the new fingerprint on the release and leave it alone otherwise."""
-
-    reason: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Render:
-    """Render the chart and decide again."""
-
-    reason: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Recover:
-    """Bring the record into a state that helm can go on from, and decide again.
-
-    `drop-record` deletes the record of the newest revision; the objects stay, and the next upgrade takes them over.
-    `finish-uninstall` uninstalls once more.
+    Attributes:
+        kind: `install` and `upgrade` make a revision, `skip` leaves the release alone, `move-label` only notes the new
+            fingerprint on it, `uninstall` removes it. After the others one has to decide again: `render` renders the
+            chart; `drop-record` deletes the record of the newest revision (the objects stay, and are taken over) and
+            `finish-uninstall` uninstalls once more, so that helm can go on from there.
+        reason: why.
     """
 
-    kind: Literal["drop-record", "finish-uninstall"]
+    kind: ActionKind
     reason: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Uninstall:
-    """Remove the release."""
-
-    reason: str
-
-
-HelmAction = Install | Upgrade | Skip | MoveLabel | Render | Recover | Uninstall
 
 
 def fingerprint(
@@ -159,23 +119,29 @@ def decide(facts: ReleaseFacts, wanted: str, traits: ChartTraits, rendered: str 
     """
     status = facts.status
     if not facts.exists:
-        return Install("there is no release yet")
+        return HelmAction("install", "there is no release yet")
     if status in PENDING:
-        return Recover("drop-record", f"revision {facts.revision} is {status}: helm was interrupted")
+        return HelmAction("drop-record", f"revision {facts.revision} is {status}: helm was interrupted")
     if status == "uninstalling":
-        return Recover("finish-uninstall", f"revision {facts.revision} is uninstalling: helm was interrupted")
+        return HelmAction("finish-uninstall", f"revision {facts.revision} is uninstalling: helm was interrupted")
     if status == "uninstalled":
-        return Install("the release was uninstalled, its history was kept")
+        return HelmAction("install", "the release was uninstalled, its history was kept")
     if status == "deployed":
         return _decide_deployed(facts, wanted, traits, rendered)
+    if status == "failed" and not facts.ever_deployed and traits.has_install_hooks:
+        return HelmAction(
+            "drop-record", f"revision {facts.revision} is failed and none is deployed: install hooks run anew"
+        )
     if status in {"failed", "superseded"} or facts.deployed_revision is not None:
-        return Upgrade(f"revision {facts.revision} is {status}")
-    return Recover("drop-record", f"revision {facts.revision} is {status or 'of unknown status'} and none is deployed")
+        return HelmAction("upgrade", f"revision {facts.revision} is {status}")
+    return HelmAction(
+        "drop-record", f"revision {facts.revision} is {status or 'of unknown status'} and none is deployed"
+    )
 
 
-def decide_removal(facts: ReleaseFacts, reason: str) -> Uninstall | Skip:
+def decide_removal(facts: ReleaseFacts, reason: str) -> HelmAction:
     """Answers whether a release that nobody wants has to be uninstalled; helm can do that in every status."""
-    return Uninstall(reason) if facts.exists else Skip("there is no release")
+    return HelmAction("uninstall", reason) if facts.exists else HelmAction("skip", "there is no release")
 
 
 def owned(labels: Mapping[str, str]) -> bool:
@@ -183,32 +149,27 @@ def owned(labels: Mapping[str, str]) -> bool:
     return FINGERPRINT_LABEL in labels or CHECKSUM_LABEL in labels
 
 
-def explain(stderr: str) -> str:
-    """Gives what helm complains about, without warnings, prefixes and quoted values."""
-    lines = [line for line in stderr.splitlines() if line.strip() and not _NOISE.match(line)]
-    first = next((at for at, line in enumerate(lines) if line.startswith("Error:")), 0)
-    text = _QUOTED.sub(r"\1", "\n".join(lines[first:]))
-    return _PREFIX.sub("", text).strip() or "no error message"
-
-
-def is_too_large(stderr: str) -> bool:
-    """Answers whether the API server refused the record of the release for its size."""
-    return any(sign in stderr for sign in _TOO_LARGE)
-
-
 def _decide_deployed(facts: ReleaseFacts, wanted: str, traits: ChartTraits, rendered: str | None) -> HelmAction:
     if facts.absent:
-        return Upgrade(f"absent in the cluster: {_some(facts.absent)}")
+        return HelmAction("upgrade", f"absent in the cluster: {_some(facts.absent)}")
     if not facts.recorded:
-        return Upgrade(f"revision {facts.revision} was made by somebody else, or the operator was interrupted")
+        return HelmAction(
+            "upgrade", f"revision {facts.revision} was made by somebody else, or the operator was interrupted"
+        )
     same_input = facts.fingerprint == wanted
     if same_input and not traits.varies:
-        return Skip("nothing changed")
+        return HelmAction("skip", "nothing changed")
     if rendered is None:
-        return Render(_why_render(traits) if same_input else "chart, values or versions changed")
+        return HelmAction("render", _why_render(traits) if same_input else "chart, values or versions changed")
     if rendered != facts.rendered:
-        return Upgrade("the rendered manifest changed" + (f" ({_why_render(traits)})" if same_input else ""))
-    return Skip("the rendered manifest did not change") if same_input else MoveLabel("the manifest did not change")
+        return HelmAction(
+            "upgrade", "the rendered manifest changed" + (f" ({_why_render(traits)})" if same_input else "")
+        )
+    return (
+        HelmAction("skip", "the rendered manifest did not change")
+        if same_input
+        else HelmAction("move-label", "the manifest did not change")
+    )
 
 
 def _why_render(traits: ChartTraits) -> str:

@@ -10,6 +10,7 @@ import asyncio
 import base64
 import binascii
 import dataclasses
+import gzip
 import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping
@@ -22,7 +23,6 @@ from addon_operator.helm.release import (
     CHECKSUM_LABEL,
     FINGERPRINT_LABEL,
     OBJECTS_ANNOTATION,
-    PENDING,
     RENDERED_LABEL,
     ReleaseFacts,
     owned,
@@ -36,6 +36,8 @@ from addon_operator.logs import get_logger
 SEEN_WITHIN_S: Final = 30.0
 _LARGEST_NOTE: Final = 200_000
 _UNLISTED: Final = "unlisted"
+_DEPLOYED_ONCE: Final = frozenset({"deployed", "superseded", "uninstalled"})
+_GOING: Final = frozenset({"uninstalling", "uninstalled"})
 _GZIP_MAGIC: Final = b"\x1f\x8b\x08"
 _LARGEST_PAYLOAD: Final = 256 * 2**20
 _SECRET_NAME = re.compile(r"sh\.helm\.release\.v1\.(.+)\.v([1-9]\d*)")
@@ -54,19 +56,6 @@ class _Record:
     owned: bool
     recorded: bool
     objects: tuple[ObjectKey, ...] | None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class StoredRelease:
-    """What the payload of a release Secret holds, as far as it matters here.
-
-    Attributes:
-        manifest: the objects, after post-rendering.
-        hooks: template and text of each Helm hook.
-    """
-
-    manifest: str
-    hooks: tuple[tuple[str, str], ...]
 
 
 class ReleaseStorage:
@@ -121,6 +110,7 @@ class ReleaseStorage:
             revision=newest,
             status=record.status,
             deployed_revision=max((at for at, one in records.items() if one.status == "deployed"), default=None),
+            ever_deployed=any(one.status in _DEPLOYED_ONCE for one in records.values()),
             fingerprint=record.fingerprint,
             rendered=record.rendered,
             recorded=record.recorded,
@@ -131,14 +121,6 @@ class ReleaseStorage:
     def releases(self) -> tuple[ReleaseFacts, ...]:
         """Lists all releases of the namespace, sorted by name."""
         return tuple(self.facts(name) for name in sorted(self._records))
-
-    async def wait_for(self, name: str, revision: int, *, timeout_s: float = SEEN_WITHIN_S) -> None:
-        """Waits until the watch has shown a revision, and shows it finished.
-
-        Raises:
-            KubeError: not in time.
-        """
-        await self._until(lambda: self._finished(name, revision), f"release {name}, revision {revision}", timeout_s)
 
     async def wait_gone(self, name: str, *, timeout_s: float = SEEN_WITHIN_S) -> None:
         """Waits until the watch has shown that a release is gone.
@@ -210,22 +192,53 @@ class ReleaseStorage:
         facts = self.facts(name)
         if facts.objects is not None or not facts.exists:
             return facts.objects or ()
-        stored = await self.read(name, facts.revision)
-        return tuple(one.key for one in manifest.objects(manifest.documents(stored.manifest)) if one.lasting)
+        _, release = await self._read(name, facts.revision)
+        text = str(release.get("manifest") or "")
+        return tuple(one.key for one in manifest.objects(manifest.documents(text)) if one.lasting)
 
-    async def read(self, name: str, revision: int) -> StoredRelease:
-        """Reads the payload of one revision.
+    async def hand_over(self, name: str) -> dict[ObjectKey, str]:
+        """Takes out of a release what other releases of ours consist of by now: uninstalling it spares these objects.
+
+        Helm itself lets a release take objects over, and then deletes them with the release that had them before.
+        Only the newest record counts. It loses its note with them, so that the release would be upgraded if it should
+        be wanted again.
+
+        Returns:
+            The objects that were taken out, and the release that has each of them.
 
         Raises:
-            KubeError: refused, or there is none.
-            HelmError: it is not a helm release.
+            KubeError: refused, or somebody else has changed the record.
+            HelmError: a payload cannot be read.
         """
+        facts = self.facts(name)
+        others = [one for one in self.releases() if one.owned and one.name != name and one.status not in _GOING]
+        owners = {self._anywhere(key): one.name for one in others for key in await self.objects(one.name)}
+        shared = {key: owners[at] for key in await self.objects(name) if (at := self._anywhere(key)) in owners}
+        if shared:
+            secret, release = await self._read(name, facts.revision)
+            parts = manifest.documents(str(release.get("manifest") or ""))
+            release["manifest"] = manifest.without(parts, lambda key: self._anywhere(key) in owners)
+            secret["data"] = {"release": encode(release)}
+            annotations = metadata_of(secret).get("annotations")
+            if isinstance(annotations, dict):
+                annotations.pop(OBJECTS_ANNOTATION, None)
+            await self._client.request("PUT", self._path(name, facts.revision), body=jsondoc.dumps(secret))
+        return shared
+
+    def _anywhere(self, key: ObjectKey) -> ObjectKey:
+        """Gives the key by which releases can be compared: in no version of the API, always with a namespace."""
+        group = key.api_version.rpartition("/")[0]
+        return dataclasses.replace(key, api_version=group, namespace=key.namespace or self._namespace)
+
+    async def _read(self, name: str, revision: int) -> tuple[JsonObject, JsonObject]:
+        """Reads one record: its Secret, and the release document in it."""
         secret = jsondoc.loads(await self._client.request("GET", self._path(name, revision)))
         data = secret.get("data") if isinstance(secret, dict) else None
         try:
-            return decode(str((data if isinstance(data, dict) else {}).get("release") or ""))
+            release = decode(str((data if isinstance(data, dict) else {}).get("release") or ""))
         except (ValueError, zlib.error, binascii.Error) as error:
             raise HelmError(f"release {name}, revision {revision}: the stored release cannot be read") from error
+        return (secret if isinstance(secret, dict) else {}), release
 
     async def _patch(self, name: str, revision: int, metadata: JsonObject) -> None:
         await self._client.request(
@@ -238,10 +251,6 @@ class ReleaseStorage:
 
     def _path(self, name: str, revision: int) -> str:
         return SECRETS.path(self._namespace, f"sh.helm.release.v1.{name}.v{revision}")
-
-    def _finished(self, name: str, revision: int) -> bool:
-        record = self._records.get(name, {}).get(revision)
-        return record is not None and record.status not in PENDING
 
     def _is_noted(self, name: str, revision: int) -> bool:
         record = self._records.get(name, {}).get(revision)
@@ -278,7 +287,7 @@ class ReleaseStorage:
         self._on_change(name)
 
 
-def decode(payload: str) -> StoredRelease:
+def decode(payload: str) -> JsonObject:
     """Reads the payload of a release Secret as the API server gives it: base64 of base64 of gzip of JSON.
 
     Raises:
@@ -289,7 +298,12 @@ def decode(payload: str) -> StoredRelease:
     release = jsondoc.loads(text)
     if not isinstance(release, dict) or not isinstance(release.get("manifest", ""), str):
         raise ValueError("not a release")  # noqa: TRY004 -- bad data, not a bad call
-    return StoredRelease(str(release.get("manifest") or ""), hooks_of(release))
+    return release
+
+
+def encode(release: JsonObject) -> str:
+    """Writes what `decode` reads."""
+    return base64.b64encode(base64.b64encode(gzip.compress(jsondoc.dumps(release)))).decode()
 
 
 def hooks_of(release: Mapping[str, JsonValue]) -> tuple[tuple[str, str], ...]:

@@ -40,6 +40,7 @@ class ChartTraits:
         asked_apis: the APIs that it asks for, sorted; None if it looks at the list in another way.
         expands: it calls `tpl`, so that values may hold templates.
         has_hooks: it may have Helm hooks; they are named somewhere in its files or values.
+        has_install_hooks: some of these may be for an installation.
     """
 
     reads_cluster: bool = False
@@ -47,6 +48,7 @@ class ChartTraits:
     asked_apis: tuple[str, ...] | None = ()
     expands: bool = False
     has_hooks: bool = False
+    has_install_hooks: bool = False
 
     @property
     def varies(self) -> bool:

@@ -31,11 +31,24 @@ _Change = Literal["created", "updated", "unchanged"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CrdReport:
-    """What was done; names of definitions, sorted."""
+    """What was done; names of definitions, sorted.
+
+    Attributes:
+        kinds: what these definitions have served, as `example.com/v1/Thing`, sorted. The API server lists a new one a
+            moment after it serves it.
+    """
 
     created: tuple[str, ...] = ()
     updated: tuple[str, ...] = ()
-    unchanged: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Source:
+    """Where a definition comes from: the file, and a digest that is equal for equal definitions."""
+
+    file: str
+    digest: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,8 +61,25 @@ class _Definition:
     labels: JsonObject
     annotations: JsonObject
 
+    @property
+    def digest(self) -> str:
+        """Of what the file says and the labels."""
+        return str(self.annotations[DIGEST_ANNOTATION])
+
     def __str__(self) -> str:
         return f"{self.file}: CustomResourceDefinition {self.name}"
+
+
+def contents(documents: Iterable[tuple[str, JsonObject]]) -> dict[str, Source]:
+    """Answers which definitions documents hold, by name.
+
+    Args:
+        documents: (file, document); empty documents are skipped.
+
+    Raises:
+        InputError: as `install`.
+    """
+    return {definition.name: Source(definition.file, definition.digest) for definition in _read(documents, {})}
 
 
 async def install(
@@ -66,12 +96,12 @@ async def install(
 
     Args:
         client: the connection.
-        documents: (file, document); empty documents are skipped.
+        documents: (file, document); empty documents are skipped, and so are equal ones.
         labels: put on each definition.
         timeout_s: for each definition.
 
     Raises:
-        InputError: a document is not a CustomResourceDefinition, or two have the same name; nothing was written.
+        InputError: a document is not a CustomResourceDefinition, or two of the same name differ; nothing was written.
         KubeError: one line for each definition that could not be installed, with its file.
     """
     definitions = _read(documents, labels)
@@ -87,14 +117,14 @@ async def install(
         first = failed[0]
         text = "\n".join(str(error) for error in failed)
         raise KubeError(text, status=first.status, reason=first.reason, retry_after_s=first.retry_after_s) from first
-    return _report(zip(definitions, outcomes, strict=True))
-
-
-def _report(outcomes: Iterable[tuple[_Definition, _Change | KubeError]]) -> CrdReport:
-    names: dict[str, list[str]] = {"created": [], "updated": [], "unchanged": []}
-    for definition, outcome in outcomes:
-        names[str(outcome)].append(definition.name)
-    return CrdReport(**{change: tuple(sorted(found)) for change, found in names.items()})
+    done = list(zip(definitions, outcomes, strict=True))
+    return CrdReport(
+        created=tuple(sorted(definition.name for definition, change in done if change == "created")),
+        updated=tuple(sorted(definition.name for definition, change in done if change == "updated")),
+        kinds=tuple(
+            sorted(kind for definition, change in done if change != "unchanged" for kind in _kinds(definition.document))
+        ),
+    )
 
 
 def _read(documents: Iterable[tuple[str, JsonObject]], labels: Mapping[str, str]) -> list[_Definition]:
@@ -103,9 +133,9 @@ def _read(documents: Iterable[tuple[str, JsonObject]], labels: Mapping[str, str]
         if not document:
             continue
         definition = _definition(file, document, labels)
-        if (other := found.get(definition.name)) is not None:
-            raise InputError(f"{definition}: the same one is in {other.file}")
-        found[definition.name] = definition
+        other = found.setdefault(definition.name, definition)
+        if other.digest != definition.digest:
+            raise InputError(f"{definition}: another one is in {other.file}")
     return list(found.values())
 
 
@@ -158,7 +188,7 @@ async def _apply_once(client: KubeClient, definition: _Definition) -> tuple[_Cha
         return "created", _object(await client.request("POST", CUSTOM_RESOURCE_DEFINITIONS.path(), body=body))
     if "deletionTimestamp" in metadata_of(existing):
         raise KubeError("it is being deleted", status=409, reason="Terminating")
-    if _digest_of(existing) == definition.annotations[DIGEST_ANNOTATION]:
+    if _digest_of(existing) == definition.digest:
         return "unchanged", existing
     body = jsondoc.dumps(_merged(existing, definition))
     return "updated", _object(await client.request("PUT", path, body=body))
@@ -230,6 +260,12 @@ def _digest_of(crd: JsonObject) -> JsonValue:
 
 def _objects(value: JsonValue) -> list[JsonObject]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _kinds(crd: JsonObject) -> list[str]:
+    spec = _map(crd["spec"])
+    served = [version.get("name") for version in _objects(spec.get("versions")) if version.get("served")]
+    return [f"{spec.get('group')}/{version}/{_map(spec.get('names')).get('kind')}" for version in served]
 
 
 def _map(value: JsonValue) -> JsonObject:

@@ -1,14 +1,17 @@
-"""Installs the CRDs of modules before the first of them runs, so that no chart and no hook comes too early.
+"""Installs the CRDs of modules, so that no chart and no hook comes too early.
 
 Source: contract.md 1.4 (`crds/`), 3.9 (applied when the content changes, also on converge).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
-from addon_operator import jsondoc
-from addon_operator.helm.chart import crd_documents
+from addon_operator.errors import InputError, ModuleError
+from addon_operator.helm.chart import ChartReader, crd_documents
 from addon_operator.jsondoc import JsonObject
 from addon_operator.kube import crds
 from addon_operator.kube.client import KubeClient
@@ -16,6 +19,10 @@ from addon_operator.logs import get_logger
 from addon_operator.modules.module import Module
 
 log = get_logger("crds")
+
+_AT_ONCE = 8
+
+Definitions = Mapping[str, crds.Source]
 
 
 class CrdInstaller:
@@ -25,35 +32,74 @@ class CrdInstaller:
         self,
         client: KubeClient,
         *,
+        charts: ChartReader,
         labels: Mapping[str, str],
         filter_prefixes: Sequence[str],
-        on_installed: Callable[[], Awaitable[None]],
+        on_installed: Callable[[Sequence[str]], Awaitable[None]],
     ) -> None:
+        """Takes what it uses.
+
+        Args:
+            client: the API server.
+            charts: tells whether the files of a module have changed.
+            labels: put on each definition.
+            filter_prefixes: files whose names start so are left out.
+            on_installed: told the kinds of definitions that were created or updated, as `CrdReport.kinds`.
+        """
         self._client = client
+        self._charts = charts
         self._labels = dict(labels)
         self._filter_prefixes = tuple(filter_prefixes)
         self._on_installed = on_installed
+        self._places = asyncio.Semaphore(_AT_ONCE)
+        self._read: dict[Path, tuple[str, Definitions]] = {}
 
-    def digest(self, module: Module) -> str | None:
-        """Answers whether the CRDs of a module are the same; None if it has none.
-
-        Raises:
-            InputError: a file cannot be read or is not YAML.
-        """
-        documents = self._documents(module)
-        return jsondoc.digest([document for _, document in documents]) if documents else None
-
-    async def install(self, modules: Sequence[Module]) -> None:
-        """Applies the CRDs of these modules side by side and waits until they are served.
+    def brought(self, module: Module) -> Definitions:
+        """Answers which definitions a module brings, by name; files are read again only if some of its files changed.
 
         Raises:
-            AddonOperatorError: one line for each that could not be applied, naming its file.
+            InputError: a file cannot be read, is not YAML, or holds something else than definitions.
         """
-        documents = [document for module in modules for document in self._documents(module)]
-        report = await crds.install(self._client, documents, labels=self._labels)
+        if not module.has_crds:
+            return {}
+        digest = self._charts.digest(module.path)
+        known = self._read.get(module.path)
+        if known is None or known[0] != digest:
+            known = digest, crds.contents(self._documents(module))
+            self._read[module.path] = known
+        return known[1]
+
+    async def install(self, module: Module, *, earlier: Iterable[Module]) -> Definitions:
+        """Applies the CRDs of a module, waits until they are served, and answers which these are.
+
+        Args:
+            module: which one.
+            earlier: the modules that run before it: a definition is as the first of them has it that brings it.
+
+        Raises:
+            InputError: as `brought`, or a module before it brings another definition of the same name.
+            KubeError: one line for each that could not be applied, naming its file.
+        """
+        brought = self.brought(module)
+        first = self._first(earlier) if brought else {}
+        for name in sorted(brought.keys() & first.keys()):
+            if brought[name].digest != first[name].digest:
+                where = f"{brought[name].file}: CustomResourceDefinition {name}"
+                raise ModuleError(f"{where}: {first[name].file}, which comes first, has another one")
+        async with self._places:
+            report = await crds.install(self._client, self._documents(module), labels=self._labels)
         if report.created or report.updated:
-            log.info("CRDs applied", created=list(report.created), updated=list(report.updated))
-            await self._on_installed()
+            log.info("CRDs applied", module=module.name, created=list(report.created), updated=list(report.updated))
+            await self._on_installed(report.kinds)
+        return brought
+
+    def _first(self, modules: Iterable[Module]) -> Definitions:
+        """Gives the definitions that modules bring; of the same name the one that comes first."""
+        found: dict[str, crds.Source] = {}
+        for module in modules:
+            with contextlib.suppress(InputError):  # its own run says so
+                found = {**self.brought(module), **found}
+        return found
 
     def _documents(self, module: Module) -> list[tuple[str, JsonObject]]:
-        return list(crd_documents(module.path, self._filter_prefixes)) if module.has_crds else []
+        return list(crd_documents(module.path, self._filter_prefixes))

@@ -110,10 +110,10 @@ class ModuleDeployment:
         self._metrics.module_helm(module.name, activation, duration_s=loop.time() - started)
         for key in missing:
             self._metrics.resource_absent(module.name, str(key))
-        if missing:
+        if missing and deployed.action.kind in {"install", "upgrade"}:
             self._metrics.redeployed(module.name)
         recovered = "".join(f"recovered: {step.reason}; " for step in deployed.recovered)
-        state.decide(type(deployed.action).__name__.lower(), recovered + deployed.action.reason)
+        state.decide(deployed.action.kind, recovered + deployed.action.reason)
 
     async def uninstall(self, name: str, reason: str) -> None:
         """Removes a release of ours; one of somebody else is left alone.

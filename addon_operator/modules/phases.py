@@ -63,7 +63,7 @@ class RunHooks:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StartMonitors:
-    """Begin to watch for the hooks, and have them run for what exists already."""
+    """Serve the conversions of the hooks, begin to watch for them, and have them run for what exists already."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class AwaitSynchronization:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StartReactions:
-    """Start the schedules and webhooks of the hooks."""
+    """Start the schedules and all webhooks of the hooks."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

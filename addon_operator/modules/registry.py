@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from addon_operator.errors import ModuleError
 from addon_operator.hooks.call import HookId
 from addon_operator.hooks.hook import Hook, LoadedHooks
+from addon_operator.modules.crds import Definitions
 from addon_operator.modules.module import Module
 from addon_operator.modules.plan import Verdict
 
@@ -36,7 +37,7 @@ class Decision:
     """What was decided about a release last.
 
     Attributes:
-        action: one word: install, upgrade, skip, recover, uninstall.
+        action: what was done: install, upgrade, skip, move-label.
         reason: why, in a sentence.
         at: when (aware).
     """
@@ -60,7 +61,7 @@ class ModuleState:
         decision: the last decision about its release that did something or found nothing to do.
         error: of the last attempt, if that failed.
         duration_s: of the last finished run.
-        crds_digest: of the CRD files that were applied in this process.
+        crds: those of its CRDs that were applied in this process and are not known to be gone.
     """
 
     phase: ModulePhase = ModulePhase.DISABLED
@@ -72,7 +73,7 @@ class ModuleState:
     decision: Decision | None = None
     error: str | None = None
     duration_s: float | None = None
-    crds_digest: str | None = None
+    crds: Definitions = dataclasses.field(default_factory=dict)
 
     def decide(self, action: str, reason: str) -> None:
         """Keeps a decision with the time of now."""

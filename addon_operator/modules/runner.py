@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 
-from addon_operator.errors import AddonOperatorError
+from addon_operator.errors import AddonOperatorError, InputError, KubeError
 from addon_operator.hooks.bindings import MAIN_QUEUE
 from addon_operator.hooks.catalog import HookCatalog
 from addon_operator.hooks.context import LifecycleContext
@@ -93,24 +93,40 @@ class ModuleRunner:
         self._metrics = metrics
 
     def crds_pending(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Lists the modules whose CRD files were not applied in this process, or changed since."""
-        return tuple(
-            name
-            for name in names
-            if self._crds.digest(self._registry.get(name)) not in {None, self._registry.state(name).crds_digest}
-        )
+        """Lists the modules whose CRDs were not applied in this process, changed or went away since."""
+        return tuple(name for name in names if not self._has_crds(name))
 
-    async def ensure_crds(self, names: Sequence[str]) -> None:
-        """Applies the CRDs of these modules.
+    async def ensure_crds(self, names: Iterable[str]) -> None:
+        """Applies the CRDs of these modules before their time, since others may need them.
+
+        What is wrong with a file is the error of its module's run.
 
         Raises:
-            AddonOperatorError: naming module, file and CRD; CRDs that were applied stay.
+            KubeError: the API server does not answer, or cannot now.
         """
-        modules = [self._registry.get(name) for name in names]
-        digests = [self._crds.digest(module) for module in modules]
-        await self._crds.install(modules)
-        for module, digest in zip(modules, digests, strict=True):
-            self._registry.state(module.name).crds_digest = digest
+        pending = self.crds_pending(names)
+        results = await asyncio.gather(*(self._apply_crds(name) for name in pending), return_exceptions=True)
+        for name, error in zip(pending, results, strict=True):
+            if isinstance(error, AddonOperatorError) and not _passes(error):
+                log.warning("CRDs are not applied, so the run of the module will fail", module=name, error=error)
+                self._registry.state(name).error = str(error)
+            elif error is not None:
+                raise error
+
+    def _has_crds(self, name: str) -> bool:
+        try:
+            brought = self._crds.brought(self._registry.get(name))
+        except InputError:
+            return False  # applying them says why
+        return brought == self._registry.state(name).crds
+
+    async def _apply_crds(self, name: str) -> None:
+        if self._has_crds(name):
+            return
+        enabled = self._registry.enabled
+        earlier = enabled[: enabled.index(name)] if name in enabled else ()
+        modules = [self._registry.get(other) for other in earlier]
+        self._registry.state(name).crds = await self._crds.install(self._registry.get(name), earlier=modules)
 
     async def run(self, name: str, *, activation: str) -> Finished | Paused:
         """Brings one module up to date, or as far as it comes without others.
@@ -127,6 +143,7 @@ class ModuleRunner:
         state.began_at = state.began_at or asyncio.get_running_loop().time()
         try:
             with self._deployment.quiet(name):
+                await self._apply_crds(name)
                 outcome = await self._run(module, state, activation)
         except AddonOperatorError as error:
             state.error, state.began_at = str(error), None
@@ -157,6 +174,7 @@ class ModuleRunner:
                     await self._run_hooks(module, state, "onStartup", activation)
                     state.started = True
                 case StartMonitors():
+                    await self._reactions.convert(module.name, _hooks(state))
                     asked_for = await self._reactions.monitors.synchronize(_hooks(state))
                     state.watching = True
                     if asked_for:  # also those that are not waited for have to be put into their queues
@@ -202,6 +220,18 @@ class ModuleRunner:
         state.watching = state.reacting = False
         state.began_at = None
         return self._end_tasks(name)
+
+    def drop_hook(self, hook: Hook) -> None:
+        """The file of a module's hook is gone: it hears of nothing any more. The module's next run sees what is there.
+
+        If that is the same file again, all begins anew with what exists, so that nothing is lost.
+        """
+        state = self._registry.state(hook.id.module or "")
+        if state.hooks is not None:
+            kept = tuple(one for one in state.hooks.hooks if one.id != hook.id)
+            state.hooks = dataclasses.replace(state.hooks, hooks=kept)
+        self._reactions.forget((hook,))
+        state.reacting = False  # its webhooks go when those of the others are looked at again
 
     async def settle(self) -> None:
         """Waits for what runs leave behind them: notes on releases."""
@@ -301,6 +331,11 @@ class ModuleRunner:
         for hook in hooks:
             await self._hooks.run(hook, Run((LifecycleContext(binding),), queue=MAIN_QUEUE, activation=activation))
         return self._store.digest(module.key) != before
+
+
+def _passes(error: AddonOperatorError) -> bool:
+    """Answers whether the API server may do the same later, without anybody changing anything."""
+    return isinstance(error, KubeError) and (error.status in {0, 429} or error.status >= 500)
 
 
 def _hooks(state: ModuleState) -> tuple[Hook, ...]:

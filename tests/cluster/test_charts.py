@@ -190,6 +190,15 @@ def test_a_published_chart_is_a_module_unchanged(cluster: DevCluster, tmp_path: 
         eventually(
             lambda: '"deprecated":true' in made.kubectl("get", "crd", f"widgets.{group}", "-o", "json").replace(" ", "")
         )
+
+        # One that somebody deletes comes back, and with it the objects of its kind.
+        made.wait_idle()
+        uid = made.kubectl("get", f"widgets.{group}", "one", "-o", "jsonpath={.metadata.uid}")
+        made.kubectl("delete", "crd", f"widgets.{group}", f"gizmos.{group}", "--wait=false")
+        eventually(lambda: made.kubectl("get", f"widgets.{group}", "one", "-o", "jsonpath={.metadata.uid}") != uid)
+        eventually(lambda: made.kubectl("get", "crd", f"gizmos.{group}", "-o", "name"))
+        made.wait_idle()
+        assert made.modules()["published"]["state"] == "ready"
         made.configure({"publishedEnabled": "false"})
         eventually(lambda: made.revisions("published") == {})
         assert made.kubectl("get", "configmaps", "-l", "heritage=addon-operator", "-o", "name") == ""
@@ -252,7 +261,16 @@ def test_a_chart_that_looks_things_up(cluster: DevCluster, tmp_path: Path) -> No
 
 def test_charts_that_cannot_be_deployed(cluster: DevCluster, tmp_path: Path) -> None:
     with operator(cluster, tmp_path) as made:
-        made.files({"modules/values.yaml": "newerEnabled: true\nlargeEnabled: true\nlarge: {size: small}\n"})
+        names = ("newer", "large", "one", "same", "other", "stray", "torn")
+        flags = "".join(f"{name}Enabled: true\n" for name in names)
+        made.files({"modules/values.yaml": f"{flags}large: {{size: small}}\n"})
+        group = f"{made.namespace}.example.com"
+        thing = crd(group, "Thing")
+        made.module("one", {"crds/thing.yaml": thing})
+        made.module("same", {"crds/equal.yaml": f"---\n{thing}\n"})
+        made.module("other", {"crds/thing.yaml": thing.replace('"served"', '"deprecated":true,"served"')})
+        made.module("stray", {"crds/map.yaml": config_map("stray", "a")})
+        made.module("torn", {"crds/torn.yaml": "kind: [\n"})
         chart = config_map_chart("newer", "a: b")
         made.module("newer", {**chart, "Chart.yaml": f'{chart["Chart.yaml"]}kubeVersion: ">=1.99.0-0"\n'})
         noise = random.Random(1).randbytes(900_000).hex()
@@ -262,8 +280,10 @@ def test_charts_that_cannot_be_deployed(cluster: DevCluster, tmp_path: Path) -> 
         made.start()
 
         def errors() -> dict[str, str]:
-            found = {name: str(module["lastError"] or "") for name, module in made.modules().items()}
-            return found if all(found.values()) else {}
+            modules = made.modules()
+            assert all(modules[name]["state"] == "ready" for name in ("one", "same"))
+            found = {name: str(module["lastError"] or "") for name, module in modules.items()}
+            return found if all(found[name] for name in ("newer", "large", "other", "stray", "torn")) else {}
 
         told = eventually(errors)
         assert "module newer" in told["newer"]
@@ -273,6 +293,12 @@ def test_charts_that_cannot_be_deployed(cluster: DevCluster, tmp_path: Path) -> 
         assert "1 MiB" in told["large"] or "1048576" in told["large"]
         assert "ConfigMap/noise-4" in told["large"]
 
+        assert "stray/crds/map.yaml: ConfigMap of v1 is not a CustomResourceDefinition" in told["stray"]
+        assert "torn/crds/torn.yaml" in told["torn"]
+        assert f"other/crds/thing.yaml: CustomResourceDefinition things.{group}: one/crds/thing.yaml" in told["other"]
+
+        for path in ("stray/crds/map.yaml", "torn/crds/torn.yaml", "other/crds/thing.yaml"):
+            (tmp_path / "modules" / path).write_text("")
         made.module("newer", chart)
         made.module("large", {"files/data.yaml": parts[0]})
         made.wait_ready()

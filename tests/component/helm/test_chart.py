@@ -40,6 +40,37 @@ def pack(path: Path, **files: str) -> None:
             archive.addfile(member, io.BytesIO(text.encode()))
 
 
+HOOKED = "metadata: {annotations: {helm.sh/hook: %s}}\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "values", "hooks", "install"),
+    [
+        pytest.param({}, {}, False, False, id="none"),
+        pytest.param({"templates/t.yaml": HOOKED % "test"}, {}, True, False, id="a test"),
+        pytest.param({"templates/t.yaml": HOOKED % '"post-install,test"'}, {}, True, True, id="for an installation"),
+        pytest.param({"README.md": "pre-install"}, {}, False, False, id="a word"),
+        pytest.param({}, {"demo": {"note": "helm.sh/hook"}}, True, True, id="in values"),
+    ],
+)
+def test_tells_hooks_for_the_installation_from_others(
+    module: Path, files: dict[str, str], values: JsonObject, *, hooks: bool, install: bool
+) -> None:
+    for name, text in files.items():
+        write(module / name, text)
+    traits = ChartReader().traits(module, "digest", values)
+    assert (traits.has_hooks, traits.has_install_hooks) == (hooks, install)
+
+
+def test_reads_the_schema_again_when_the_chart_has_changed(module: Path) -> None:
+    reader, values = ChartReader(), JsonObject({"global": {}, "demo": {}})
+    assert reader.fitting(module, "one", values) == values
+    write(module / "values.schema.json", '{"additionalProperties": false}')
+    assert reader.fitting(module, "two", values) == {}
+    write(module / "values.schema.json", "{")
+    assert reader.fitting(module, "three", values) == values
+
+
 def rename(module: Path) -> None:
     (module / "templates" / "a.yaml").rename(module / "templates" / "b.yaml")
 

@@ -16,7 +16,7 @@ from addon_operator.helm.healing import Healing
 from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.discovery import Discovery
-from addon_operator.kube.refs import ObjectKey, Resource
+from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, ObjectKey, Resource
 from tests.fakes import clock
 
 T = TypeVar("T")
@@ -24,11 +24,19 @@ VERBS = ("get", "list", "watch")
 CONFIG_MAP = Resource("", "v1", "ConfigMap", "configmaps", True, verbs=VERBS)
 SCALER = Resource("autoscaling", "v1", "HorizontalPodAutoscaler", "horizontalpodautoscalers", True, verbs=VERBS)
 THING = Resource("example.com", "v1", "Thing", "things", False, verbs=VERBS)
-RESOURCES = {"a": CONFIG_MAP, "b": CONFIG_MAP, "scaler": SCALER, "thing": THING}
+DEFINITION = "things.example.com"
+RESOURCES = {
+    "a": CONFIG_MAP,
+    "b": CONFIG_MAP,
+    "scaler": SCALER,
+    "thing": THING,
+    DEFINITION: CUSTOM_RESOURCE_DEFINITIONS,
+}
 KEYS = {
     name: ObjectKey(resource.api_version, resource.kind, "ns" if resource.namespaced else "", name)
     for name, resource in RESOURCES.items()
 }
+HELD = [key for name, key in KEYS.items() if name != DEFINITION]
 MEANT = {
     **KEYS,
     "newer-scaler": ObjectKey("autoscaling/v2", "HorizontalPodAutoscaler", "ns", "scaler"),
@@ -43,6 +51,7 @@ class Api:
     """Lists and watches of what it is told there is."""
 
     def __init__(self) -> None:
+        self.forbidden = ""
         self._objects: dict[str, dict[str, JsonObject]] = {}
         self._watches: dict[str, list[asyncio.Queue[bytes]]] = {}
         self._numbers = itertools.count(1)
@@ -51,6 +60,8 @@ class Api:
         for name, resource in RESOURCES.items():
             if path == resource.path("ns", name):
                 return self._one(self._objects.get(resource.path(), {}).get(name))
+        if path == self.forbidden:
+            raise KubeError("no", status=403, reason="Forbidden")
         items: list[JsonValue] = list(self._objects.get(path, {}).values())
         return jsondoc.dumps({"metadata": {"resourceVersion": str(next(self._numbers))}, "items": items})
 
@@ -110,10 +121,13 @@ class Site:
         self.told: list[str] = []
         client = cast("KubeClient", self.api)
         cluster = Cluster(client, "", Discovery(RESOURCES.values(), []))
-        self.healing = Healing(client, "ns", cluster=cluster, on_absent=self._lose)
+        self.healing = Healing(client, "ns", cluster=cluster, on_absent=self._lose, on_undefined=self._undefine)
 
     def _lose(self, release: str, objects: tuple[ObjectKey, ...]) -> None:
         self.told.append(f"{release}: {' '.join(key.name for key in objects)}")
+
+    def _undefine(self, name: str, missed: bool) -> None:
+        self.told.append(f"undefined: {name}{', missed' if missed else ''}")
 
     async def do(self, step: str) -> None:
         """Does one step and lets everything that follows from it happen."""
@@ -122,25 +136,31 @@ class Site:
             case "expect":
                 self.healing.expect([MEANT[about]])
                 return
+            case "unexpect":
+                self.healing.unexpect([MEANT[about]])
+                return
             case "wait":
                 await asyncio.sleep(float(about))
                 return
+            case "permit":
+                self.api.forbidden = ""
             case "make" | "touch" | "terminate" | "delete":
                 getattr(self.api, word)(about)
             case "pause" | "resume" | "forget":
                 getattr(self.healing, word)("one")
             case "follow" | "upgrade":
-                await self.healing.follow("one", KEYS.values(), just_made=word == "upgrade")
+                await self.healing.follow("one", HELD, just_made=word == "upgrade")
             case "follow-too":
                 await self.healing.follow("two", [KEYS["a"]])
         await asyncio.sleep(1)
 
 
-async def play(*steps: str, look: Callable[[Site], Awaitable[T]]) -> T:
+async def play(*steps: str, look: Callable[[Site], Awaitable[T]], forbidden: str = "") -> T:
     """Answers what `look` sees after these steps."""
     site = Site()
     for name in KEYS:
         site.api.make(name)
+    site.api.forbidden = forbidden
     running = asyncio.create_task(site.healing.run(), name="healing")
     for step in ("follow", "follow-too", *steps):
         await site.do(step)
@@ -181,6 +201,22 @@ def test_what_is_deleted_on_purpose_is_not_told(steps: str, expected: list[str])
     assert told(*steps.split(", ")) == expected
 
 
+GONE = f"undefined: {DEFINITION}"
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        pytest.param(f"delete {DEFINITION}", ["one: thing", f"{GONE}, missed"], id="by-others"),
+        pytest.param(f"expect crd, delete {DEFINITION}", [GONE], id="on-purpose"),
+        pytest.param(f"expect crd, wait 61, delete {DEFINITION}", ["one: thing", f"{GONE}, missed"], id="failed"),
+        pytest.param(f"expect crd, unexpect crd, delete {DEFINITION}", ["one: thing", f"{GONE}, missed"], id="refused"),
+    ],
+)
+def test_a_definition_that_goes_is_told(steps: str, expected: list[str]) -> None:
+    assert told(*steps.split(", ")) == expected
+
+
 @pytest.mark.parametrize(
     ("steps", "expected"),
     [
@@ -194,6 +230,10 @@ def test_what_is_deleted_on_purpose_is_not_told(steps: str, expected: list[str])
         pytest.param("expect a, wait 61, delete a", A_LOST, id="the-deletion-had-failed"),
         pytest.param("expect a, terminate a, touch a, wait 900, delete a", [], id="a-finalizer-held-it"),
         pytest.param("expect a, wait 61, terminate a, delete a", A_LOST, id="failed-then-others-with-finalizer"),
+        pytest.param("expect a, unexpect a, delete a", A_LOST, id="the-deletion-was-refused"),
+        pytest.param("expect ns, unexpect ns, delete b", ["one: b"], id="that-of-its-namespace-was-refused"),
+        pytest.param("expect a, terminate a, expect a, unexpect a, delete a", [], id="another-one-while-it-goes"),
+        pytest.param("expect a, delete a, expect ns, unexpect ns, delete b", ["one: b"], id="another-one-when-gone"),
     ],
 )
 def test_an_announcement_ends(steps: str, expected: list[str]) -> None:
@@ -213,3 +253,15 @@ def test_the_next_module_run_misses_it_all_the_same() -> None:
 
     gone = (KEYS["a"],)
     assert clock.run(play("expect a", "delete a", look=look)) == (gone, gone, [])
+
+
+@pytest.mark.parametrize("permitted", [False, True])
+def test_kinds_that_may_not_be_watched_are_left_out_until_they_may(*, permitted: bool) -> None:
+    async def look(site: Site) -> tuple[set[ObjectKey], tuple[str, ...] | None]:
+        return set(await site.healing.absent("one")), site.healing.watched("one")
+
+    steps = ["delete thing", "delete a", *(["permit", "wait 60"] if permitted else [])]
+    absent, watched = clock.run(play(*steps, look=look, forbidden=THING.path()))
+    assert absent == {KEYS["a"], *([KEYS["thing"]] if permitted else [])}
+    assert watched is not None
+    assert ("Thing/thing" in watched) is permitted

@@ -126,7 +126,7 @@ def test_labelled_twice_is_labelled_once() -> None:
 
 
 _texts = st.text(alphabet=string.ascii_letters + string.digits + " :#'\"{}[],&*!|>%@`üé\U0001f600-", max_size=12)
-_scalars = st.one_of(st.none(), st.booleans(), st.integers(), _texts)
+_scalars = st.one_of(st.none(), st.booleans(), st.integers(-(2**63), 2**64 - 1), _texts)
 _values = st.recursive(
     _scalars,
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(_texts, inner, max_size=3)),

@@ -65,6 +65,28 @@ def test_finds_objects(text: str, names: list[str]) -> None:
     assert [key.name for key in keys(text)] == names
 
 
+ITEMS = "kind: List\nitems:\n- &a\n  kind: A\n  metadata: {name: x}\n- kind: A\n  metadata: {name: y}\n- *a\n"
+NESTED = (
+    "kind: List\nitems:\n- kind: AList\n  items: [{kind: A, metadata: {name: x}}, {kind: A, metadata: {name: y}}]\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        pytest.param("kind: A\nmetadata: {name: y}\n---\nkind: A\nmetadata: {name: x}\n", ["y"], id="one of two"),
+        pytest.param("kind: A\nmetadata: {name: x}\n", [], id="all"),
+        pytest.param(ITEMS, ["y"], id="in a list"),
+        pytest.param(NESTED, ["y"], id="in a list in a list"),
+        pytest.param("kind: List\nitems: [{kind: A, metadata: {name: x}}]\n", [], id="a whole list"),
+    ],
+)
+def test_takes_objects_out(text: str, left: list[str]) -> None:
+    parts = manifest.documents(text)
+    assert [key.name for key in keys(manifest.without(parts, lambda key: key.name == "x"))] == left
+    assert manifest.without(parts, lambda _key: False) == text
+
+
 @pytest.mark.parametrize(
     ("text", "lasting"),
     [

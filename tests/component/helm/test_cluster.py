@@ -1,0 +1,77 @@
+"""When the cluster is asked again for its APIs: virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import cast
+
+import pytest
+
+from addon_operator.helm.cluster import Cluster
+from addon_operator.kube.client import KubeClient
+from addon_operator.kube.discovery import Discovery
+from tests.fakes import clock
+
+
+class Api:
+    """Counts how often it is asked; lists kinds from some answer on."""
+
+    def __init__(self, *, kinds: Sequence[str] = (), late: int = 0) -> None:
+        self.asked = 0
+        self._kinds = kinds
+        self._late = late
+
+    async def discover(self) -> Discovery:
+        self.asked += 1
+        return Discovery([], self._kinds if self.asked > self._late else [])
+
+    async def server_version(self) -> str:
+        return "v1.36.0"
+
+
+@pytest.mark.parametrize(
+    ("steps", "asked"),
+    [
+        pytest.param("renew", 0, id="nothing has changed"),
+        pytest.param("change 20 renew", 1, id="a change"),
+        pytest.param("change 20 renew renew", 1, id="once"),
+        pytest.param("change 1 renew 1 renew", 2, id="the answer may lag behind the change"),
+        pytest.param("change 1 renew 20 renew 1 renew", 2, id="it does not for long"),
+    ],
+)
+def test_asks_again_after_a_change(steps: str, asked: int) -> None:
+    async def play() -> int:
+        api = Api()
+        cluster = Cluster(cast("KubeClient", api), "v1.36.0", Discovery([], []))
+        for step in steps.split():
+            if step == "change":
+                cluster.changed()
+            elif step == "renew":
+                await cluster.renew()
+            else:
+                await asyncio.sleep(float(step))
+        return api.asked
+
+    assert clock.run(play()) == asked
+
+
+@pytest.mark.parametrize(
+    ("late", "known", "longest_s"),
+    [
+        pytest.param(0, True, 0, id="at once"),
+        pytest.param(3, True, 0.2, id="a moment later"),
+        pytest.param(1000, False, 12, id="never"),
+    ],
+)
+def test_learns_of_kinds_that_are_listed_later(*, late: int, known: bool, longest_s: float) -> None:
+    kinds = ("example.com/v1/One", "example.com/v1/Two")
+
+    async def play() -> tuple[bool, float]:
+        cluster = Cluster(cast("KubeClient", Api(kinds=kinds, late=late)), "v1.36.0", Discovery([], kinds[:1]))
+        await cluster.learn(kinds)
+        return set(kinds) <= set(cluster.apis.api_versions()), asyncio.get_running_loop().time()
+
+    found, took_s = clock.run(play())
+    assert found is known
+    assert took_s <= longest_s
