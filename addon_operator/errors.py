@@ -10,7 +10,7 @@
     ├── ValuesRejected        values that break a schema or a patch that cannot be applied
     ├── HookError             one run of a hook
     │   ├── HookFailed        non-zero exit code
-    │   ├── HookTimedOut      killed at its deadline
+    │   │   └── HookTimedOut  killed at its deadline
     │   ├── BadReply          a result file that cannot be used
     │   └── HookUnreachable   the hook could not be started or reached
     ├── HelmError             helm ended with an error
@@ -106,17 +106,8 @@ class HookFailed(HookError):
         return self._message
 
 
-class HookTimedOut(HookError):
+class HookTimedOut(HookFailed):
     """The hook was killed at its deadline."""
-
-    def __init__(self, message: str, *, stderr: str = "") -> None:
-        super().__init__(message + stderr)
-        self._message = message
-
-    @property
-    def brief(self) -> str:
-        """What may be told to anybody."""
-        return self._message
 
 
 class BadReply(HookError):
@@ -128,21 +119,7 @@ class HookUnreachable(HookError):
 
 
 class HelmError(AddonOperatorError):
-    """Helm ended with an error.
-
-    Attributes:
-        argv: the command without the paths of files with values.
-        exit_code: as the operating system gave it; None if helm never ran.
-        stderr_tail: the last lines of stderr.
-    """
-
-    def __init__(
-        self, message: str, *, argv: Sequence[str] = (), exit_code: int | None = None, stderr_tail: str = ""
-    ) -> None:
-        super().__init__(message)
-        self.argv = tuple(argv)
-        self.exit_code = exit_code
-        self.stderr_tail = stderr_tail
+    """Helm ended with an error."""
 
 
 class KubeError(AddonOperatorError):

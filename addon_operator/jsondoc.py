@@ -1,4 +1,4 @@
-"""JSON values: types, deep merge, digests and pointers (RFC 6901).
+"""JSON values: types, deep merge, digests, streams, pointers (RFC 6901) and what a JSON patch may look like.
 
 Pure. Documents are treated as immutable everywhere: functions return new containers and may share the unchanged parts.
 """
@@ -6,16 +6,25 @@ Pure. Documents are treated as immutable everywhere: functions return new contai
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterator
-from typing import TypeAlias, Union
+from typing import Final, NoReturn, TypeAlias, Union
 
 import orjson
 
 JsonValue: TypeAlias = Union[bool, int, float, str, list["JsonValue"], dict[str, "JsonValue"], None]  # noqa: UP007
 JsonObject: TypeAlias = dict[str, JsonValue]
 
+PATCH_OPERATIONS: Final = ("add", "remove", "replace", "move", "copy", "test")
+
 _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
+_UNFIT = "JSON that is nested too deeply, or holds a number that is too large or a text that is not Unicode"
+_BLANK = re.compile(r"[ \t\r\n]*")
+
+
+class UnfitError(ValueError):
+    """What is JSON by its form, so that no other reader should be tried on it, but cannot be held."""
 
 
 def deep_merge(base: JsonValue, over: JsonValue) -> JsonValue:
@@ -50,6 +59,46 @@ def loads(data: bytes | str) -> JsonValue:
     """
     value: JsonValue = orjson.loads(data)
     return value
+
+
+def stream(data: bytes) -> Iterator[JsonValue]:
+    """Reads JSON documents that follow one another, with or without white space between them.
+
+    Raises:
+        UnfitError: one of them is beyond what `loads` can read and `dumps` can write.
+        ValueError: where the text stops being JSON; the messages name the position, not the content.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"byte {error.start} is not UTF-8") from None
+    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+    start = _behind_blank(text, 0)
+    while start < len(text):
+        try:
+            # The library reads one document at a time: the standard decoder finds where each of them ends.
+            _, end = decoder.raw_decode(text, start)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from None
+        except RecursionError:
+            raise UnfitError("JSON is nested too deeply") from None
+        try:
+            value = loads(text[start:end])
+            dumps(value)
+        except ValueError:
+            line = text.count("\n", 0, start) + 1
+            raise UnfitError(f"line {line}: {_UNFIT}") from None
+        yield value
+        start = _behind_blank(text, end)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise UnfitError(f"{name} is not JSON")
+
+
+def _behind_blank(text: str, position: int) -> int:
+    blank = _BLANK.match(text, position)
+    return blank.end() if blank else position
 
 
 def digest(value: JsonValue) -> str:
@@ -110,6 +159,22 @@ def ancestry(pointer: str) -> Iterator[str]:
 def array_index(token: str) -> int | None:
     """Answers which array item a pointer's token names; None if it is no index (RFC 6901: no sign, no leading zero)."""
     return int(token) if _INDEX.fullmatch(token) else None
+
+
+def patch_problems(operation: JsonValue) -> list[str]:
+    """Says what is wrong with the form of one operation of a JSON patch (RFC 6902), one text for each member."""
+    if not isinstance(operation, dict):
+        return ["must be a map"]
+    name = operation.get("op")
+    if name not in PATCH_OPERATIONS:
+        return [f"op must be one of {', '.join(PATCH_OPERATIONS)}"]
+    pointers = ("path", "from") if name in {"move", "copy"} else ("path",)
+    problems = [f"{member} must be a JSON pointer" for member in pointers if not _is_pointer(operation.get(member))]
+    return problems + (["value is missing"] if name in {"add", "replace", "test"} and "value" not in operation else [])
+
+
+def _is_pointer(value: JsonValue) -> bool:
+    return isinstance(value, str) and (not value or value.startswith("/"))
 
 
 def lookup(document: JsonValue, pointer: str) -> JsonValue:

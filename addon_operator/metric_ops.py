@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
-import math
 import re
-from collections.abc import Iterator
-from typing import Literal, NoReturn, TypeAlias
+from typing import Literal, TypeAlias
 
+from addon_operator import jsondoc
 from addon_operator.errors import InputError
 from addon_operator.jsondoc import JsonObject, JsonValue
 
@@ -23,11 +21,6 @@ _KINDS: dict[str, SeriesKind] = {"add": "counter", "set": "gauge", "observe": "h
 _ACTIONS = (*_KINDS, "expire")
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-_BLANK = re.compile(r"[ \t\r\n]*")
-
-
-class NestingError(ValueError):
-    """JSON that is nested so deeply that no reader should be tried on it."""
 
 
 class MetricsError(InputError):
@@ -98,7 +91,7 @@ def parse(data: bytes, where: str) -> tuple[MetricOperation, ...]:
     operations: list[MetricOperation] = []
     problems: list[str] = []
     try:
-        for index, value in enumerate(json_stream(data), start=1):
+        for index, value in enumerate(jsondoc.stream(data), start=1):
             found = _Fields(value)
             operation = found.operation(index)
             problems += [f"operation {index}{found.title}: {problem}" for problem in found.problems]
@@ -108,39 +101,6 @@ def parse(data: bytes, where: str) -> tuple[MetricOperation, ...]:
     if problems:
         raise MetricsError(where, tuple(problems))
     return tuple(operations)
-
-
-def json_stream(data: bytes) -> Iterator[JsonValue]:
-    """Reads JSON values that follow one another with or without white space between them.
-
-    Raises:
-        ValueError: where the text stops being JSON; the message names the position, not the content.
-        NestingError: it is nested too deeply to be read.
-    """
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"byte {error.start} is not UTF-8") from None
-    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
-    position = _skip_blank(text, 0)
-    while position < len(text):
-        try:
-            value, position = decoder.raw_decode(text, position)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from None
-        except RecursionError:
-            raise NestingError("JSON is nested too deeply") from None
-        yield value
-        position = _skip_blank(text, position)
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _skip_blank(text: str, position: int) -> int:
-    blank = _BLANK.match(text, position)
-    return blank.end() if blank else position
 
 
 class _Fields:
@@ -229,14 +189,7 @@ class _Fields:
         if isinstance(raw, bool) or not isinstance(raw, int | float):
             self.problems.append(f"{field}: must be a number")
             return 0.0
-        try:
-            number = float(raw)
-        except OverflowError:
-            number = math.inf
-        if not math.isfinite(number):
-            self.problems.append(f"{field}: is too large")
-            return 0.0
-        return number
+        return float(raw)
 
     def _labels(self, action: str | None) -> tuple[tuple[str, str], ...]:
         labels = self._fields.get("labels")

@@ -17,6 +17,7 @@ from addon_operator.errors import HookConfigError, InputError
 from addon_operator.hooks.call import HookId, Scope
 from addon_operator.hooks.fields import Fields, parse_map
 from addon_operator.jsondoc import JsonObject, JsonValue
+from addon_operator.kube import jq
 from addon_operator.settings import parse_duration
 
 LifecycleKind: TypeAlias = Literal[
@@ -36,6 +37,16 @@ _EVENTS: tuple[WatchEvent, ...] = get_args(WatchEvent)
 _EVENTS_V0: Mapping[str, WatchEvent] = {"add": "Added", "update": "Modified", "delete": "Deleted"}
 _EQUAL: Final = ("=", "==", "Equals")
 _NOT_EQUAL: Final = ("!=", "NotEquals")
+_WORD: Final = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+_DOMAIN: Final = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*"
+_LABEL_KEY: Final = re.compile(rf"((?=[^/]{{1,253}}/){_DOMAIN}/)?{_WORD}")
+_LABEL_VALUE: Final = re.compile(rf"({_WORD})?")
+_NAMESPACE_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_TEXT_IN_JQ: Final = re.compile(r'"(\\.|[^"\\])*"|#[^\n]*', re.DOTALL)
+# Not the field `.halt`, nor the key of an object. They would end the program with success and without a result.
+_HALT: Final = re.compile(r"(?<![\w.$@])halt(_error)?\b(?!\s*:)")
+# Some kinds allow more than domain names, ClusterRoles for instance `system:node`.
+_OBJECT_NAME: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._:@$~+-]{1,253}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +75,6 @@ class Schedule:
 
 
 @dataclass(frozen=True, slots=True)
-class FieldRequirement:
-    """One expression of a field selector: the field equals the value, or does not."""
-
-    field: str
-    equal: bool
-    value: str
-
-
-@dataclass(frozen=True, slots=True)
 class Kubernetes:
     """A binding to objects of one kind.
 
@@ -84,10 +86,10 @@ class Kubernetes:
         wait_for_synchronization: whether the module or the start waits for that run.
         keep_full_objects: whether snapshots hold the objects beside the filter results.
         names: only objects of these names; all if empty.
-        label_selector: a LabelSelector; None for all.
-        field_selector: all must hold.
+        label_selector: as the API wants it; empty for all.
+        field_selector: likewise, in addition to `names`.
         namespaces: only in these; all if empty and there is no `namespace_labels`.
-        namespace_labels: a LabelSelector for namespaces, which is followed as they come and go.
+        namespace_labels: a label selector for namespaces, which is followed as they come and go.
         jq_filter: a jq program that compiles; empty for none.
         include_snapshots_from: names of `kubernetes` bindings of this hook, those of the group included.
     """
@@ -100,10 +102,10 @@ class Kubernetes:
     wait_for_synchronization: bool = True
     keep_full_objects: bool = True
     names: tuple[str, ...] = ()
-    label_selector: JsonObject | None = None
-    field_selector: tuple[FieldRequirement, ...] = ()
+    label_selector: str = ""
+    field_selector: str = ""
     namespaces: tuple[str, ...] = ()
-    namespace_labels: JsonObject | None = None
+    namespace_labels: str | None = None
     jq_filter: str = ""
     allow_failure: bool = False
     queue: str = MAIN_QUEUE
@@ -356,8 +358,8 @@ def _kubernetes(fields: Fields) -> Kubernetes:
         run_on_synchronization=fields.flag("executeHookOnSynchronization", default=True),
         wait_for_synchronization=wait or queue == MAIN_QUEUE,
         keep_full_objects=fields.flag("keepFullObjectsInMemory", default=True),
-        names=fields.one("nameSelector", _match_names) or (),
-        label_selector=fields.one("labelSelector", _label_selector),
+        names=fields.one("nameSelector", lambda item: _names(item, "matchNames", _OBJECT_NAME, required=True)) or (),
+        label_selector=fields.one("labelSelector", _labels_as_text) or "",
         field_selector=_field_selector(fields),
         namespaces=namespaces,
         namespace_labels=namespace_labels,
@@ -372,13 +374,15 @@ def _kubernetes(fields: Fields) -> Kubernetes:
 def _kubernetes_v0(fields: Fields) -> Kubernetes:
     chosen = fields.texts("event", allowed=tuple(_EVENTS_V0))
     object_name = fields.text("objectName")
+    if object_name:
+        _check(fields, "objectName", object_name, _OBJECT_NAME)
     return Kubernetes(
         name=fields.text("name", "onKubernetesEvent") or "onKubernetesEvent",
         kind=fields.text("kind", required=True),
         events=tuple(_EVENTS_V0[name] for name in dict.fromkeys(chosen)) if fields.has("event") else _EVENTS,
         run_on_synchronization=False,
         names=(object_name,) if object_name else (),
-        label_selector=fields.one("selector", _label_selector),
+        label_selector=fields.one("selector", _labels_as_text) or "",
         namespaces=fields.one("namespaceSelector", _namespaces_v0) or (),
         jq_filter=_jq_filter(fields),
         allow_failure=fields.flag("allowFailure", default=False),
@@ -386,7 +390,7 @@ def _kubernetes_v0(fields: Fields) -> Kubernetes:
 
 
 def _namespaces_v0(fields: Fields) -> tuple[str, ...]:
-    names = fields.texts("matchNames")
+    names = _names(fields, "matchNames", _NAMESPACE_NAME)
     return () if fields.flag("any", default=False) else names
 
 
@@ -406,65 +410,99 @@ def _events(fields: Fields) -> tuple[WatchEvent, ...]:
     return tuple(event for event in _EVENTS if event in chosen)
 
 
-def _match_names(fields: Fields) -> tuple[str, ...]:
-    return fields.texts("matchNames", required=True)
-
-
-def _namespace(fields: Fields) -> tuple[tuple[str, ...], JsonObject | None]:
+def _namespace(fields: Fields) -> tuple[tuple[str, ...], str | None]:
     if not fields.map:
         fields.errors.append(f"{fields.path}: needs nameSelector or labelSelector")
     # The documents show a plain list here, too: contract.md 2.2.
-    plain = isinstance(fields.map.get("nameSelector"), list)
-    names = fields.texts("nameSelector") if plain else fields.one("nameSelector", _match_names)
-    return names or (), fields.one("labelSelector", _label_selector)
+    if isinstance(fields.map.get("nameSelector"), list):
+        names = _names(fields, "nameSelector", _NAMESPACE_NAME)
+    else:
+        found = fields.one("nameSelector", lambda item: _names(item, "matchNames", _NAMESPACE_NAME, required=True))
+        names = found or ()
+    return names, fields.one("labelSelector", _labels_as_text)
+
+
+def _names(fields: Fields, key: str, pattern: re.Pattern[str], *, required: bool = False) -> tuple[str, ...]:
+    names = fields.texts(key, required=required)
+    for index, name in enumerate(names):
+        _check(fields, f"{key}[{index}]", name, pattern)
+    return names
+
+
+def _check(fields: Fields, key: str, text: str, pattern: re.Pattern[str]) -> None:
+    """Notes what the API server would refuse, or could never match."""
+    if not pattern.fullmatch(text):
+        fields.fail(key, f"{text!r} is not {_MEANS[pattern]}")
+
+
+_MEANS: Final[Mapping[re.Pattern[str], str]] = {
+    _LABEL_KEY: "the name of a label, such as app or example.com/app",
+    _LABEL_VALUE: "the value of a label: at most 63 letters, digits, '-', '_' and '.', a letter or digit at both ends",
+    _NAMESPACE_NAME: "the name of a namespace",
+    _OBJECT_NAME: "the name of an object",
+}
 
 
 def _label_selector(fields: Fields) -> JsonObject:
-    if not fields.map:
-        fields.errors.append(f"{fields.path}: needs matchLabels or matchExpressions")
-    fields.one("matchLabels", _labels)
-    fields.each("matchExpressions", _label_expression, minimum=0)
+    _labels_as_text(fields)
     return fields.map
 
 
-def _labels(fields: Fields) -> None:
-    for key in fields.map:
-        fields.text(key)
+def _labels_as_text(fields: Fields) -> str:
+    """Checks a LabelSelector, and writes it the way the API's parameter `labelSelector` wants it."""
+    if not fields.map:
+        fields.errors.append(f"{fields.path}: needs matchLabels or matchExpressions")
+    labels = fields.one("matchLabels", _labels) or ()
+    return ",".join((*labels, *fields.each("matchExpressions", _label_expression, minimum=0)))
 
 
-def _label_expression(fields: Fields) -> None:
-    fields.text("key", required=True)
+def _labels(fields: Fields) -> tuple[str, ...]:
+    labels = {key: fields.text(key) for key in sorted(fields.map)}
+    for key, value in labels.items():
+        _check(fields, key, key, _LABEL_KEY)
+        _check(fields, key, value, _LABEL_VALUE)
+    return tuple(f"{key}={value}" for key, value in labels.items())
+
+
+def _label_expression(fields: Fields) -> str:
+    key = fields.text("key", required=True)
+    if key:
+        _check(fields, "key", key, _LABEL_KEY)
     operator = fields.choice("operator", ("In", "NotIn", "Exists", "DoesNotExist"), required=True)
-    values = fields.texts("values")
-    if operator in {"In", "NotIn"} and not values:
-        fields.fail("values", f"needed by operator {operator}")
-    if operator in {"Exists", "DoesNotExist"} and values:
+    values = _names(fields, "values", _LABEL_VALUE)
+    if operator in {"In", "NotIn"}:
+        if not values:
+            fields.fail("values", f"needed by operator {operator}")
+        return f"{key} {operator.lower()} ({','.join(sorted(values))})"
+    if values:
         fields.fail("values", f"not possible with operator {operator}")
+    return key if operator == "Exists" else f"!{key}"
 
 
-def _field_selector(fields: Fields) -> tuple[FieldRequirement, ...]:
+def _field_selector(fields: Fields) -> str:
     found = fields.one("fieldSelector", lambda item: item.each("matchExpressions", _requirement, required=True)) or ()
-    if fields.has("nameSelector") and any(requirement.field == "metadata.name" for requirement in found):
+    if fields.has("nameSelector") and any(field == "metadata.name" for field, _ in found):
         fields.fail("fieldSelector", "metadata.name is not possible together with nameSelector")
-    return found
+    return ",".join(field + condition for field, condition in found)
 
 
-def _requirement(fields: Fields) -> FieldRequirement:
+def _requirement(fields: Fields) -> tuple[str, str]:
+    """Answers a field, and what the API wants behind it."""
     operator = fields.choice("operator", (*_EQUAL, *_NOT_EQUAL), required=True)
-    return FieldRequirement(
-        fields.text("field", required=True), operator in _EQUAL, fields.take("value", str, "", required=True)
-    )
+    field, value = fields.text("field", required=True), fields.take("value", str, "", required=True)
+    escaped = "".join(f"\\{letter}" if letter in "\\,=" else letter for letter in value)
+    return field, ("=" if operator in _EQUAL else "!=") + escaped
 
 
 def _jq_filter(fields: Fields) -> str:
-    import jq  # noqa: PLC0415 -- only programs pay for it
-
     program = fields.text("jqFilter")
     if program:
         try:
-            jq.compile(program)
+            jq.compiled(program)
         except ValueError as error:
             fields.fail("jqFilter", " ".join(str(error).split()))
+        if _HALT.search(_TEXT_IN_JQ.sub('""', program)):
+            fields.fail("jqFilter", "halt and halt_error are not possible here; error(...) makes the filter fail")
     return program
 
 

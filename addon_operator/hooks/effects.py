@@ -11,18 +11,18 @@ import asyncio
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from addon_operator import metric_ops
+from addon_operator.configmap.config import OperatorConfig
 from addon_operator.errors import AddonOperatorError, BadReply, HookError, HookFailed, InputError
 from addon_operator.hooks.bindings import Kubernetes
 from addon_operator.hooks.call import Changes, Effects, HookCall, HookId, Response
 from addon_operator.hooks.context import Context, binding_name, encode
 from addon_operator.hooks.engine import HookEngine
 from addon_operator.hooks.hook import Hook
-from addon_operator.jsondoc import JsonValue
 from addon_operator.kube import patch_ops
 from addon_operator.kube.patch_ops import ObjectOperation
 from addon_operator.kube.patcher import ObjectPatcher
@@ -32,8 +32,7 @@ from addon_operator.metric_ops import MetricOperation
 from addon_operator.metrics import HookLabels, Metrics, RunOutcome
 from addon_operator.process import Exit
 from addon_operator.values import patches
-from addon_operator.values.layers import section_key
-from addon_operator.values.patches import Operation
+from addon_operator.values.layers import module_name, section_key
 from addon_operator.values.store import Proposal, StaleProposal, ValuesStore
 
 log = get_logger("hook")
@@ -42,18 +41,6 @@ _WORTH_A_LINE_S = 10.0
 _UNDISTURBED_S = 5.0
 
 T = TypeVar("T")
-
-
-class ConfigWriter(Protocol):
-    """Where config patches are kept (the ConfigMap)."""
-
-    async def save(
-        self, key: str, section: JsonValue, operations: Sequence[Operation], flags: Mapping[str, bool | None]
-    ) -> bool:
-        """Applies operations to a section, which becomes `section` unless others changed it, and stores flags.
-
-        Answers whether a flag is another one now.
-        """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,7 +83,7 @@ class HookRuns:
         *,
         engine: HookEngine,
         store: ValuesStore,
-        config: ConfigWriter,
+        config: OperatorConfig,
         patcher: ObjectPatcher,
         metrics: Metrics,
         enabled_modules: Callable[[], Sequence[str]],
@@ -120,13 +107,10 @@ class HookRuns:
             HookError: the hook failed, left something unusable, its patches break the schemas, or what it asked for
                 could not be written; the message names the hook.
         """
-        return (await self._run(hook, run))[0]
+        return (await self.review(hook, run))[0]
 
     async def review(self, hook: Hook, run: Run) -> tuple[Changes, bytes]:
         """Runs a hook for the API server, as `run`; answers also what it wrote into its response file."""
-        return await self._run(hook, run)
-
-    async def _run(self, hook: Hook, run: Run) -> tuple[Changes, bytes]:
         key = "global" if hook.id.module is None else section_key(hook.id.module)
         loop = asyncio.get_running_loop()
         started = loop.time()
@@ -164,6 +148,8 @@ class HookRuns:
     async def _apply(self, hook: HookId, key: str, effects: Effects) -> Changes:
         decoded = self._decode(hook, effects)
         proposal = self._propose(hook, key, effects)
+        if proposal is not None and proposal.config_section is not None:
+            self._config.check_writable()
         self._metrics.hooks.apply(decoded.metrics, module=hook.module, hook=hook.name)
         if decoded.objects:
             await self._patcher.apply(decoded.objects)
@@ -174,6 +160,9 @@ class HookRuns:
             if await self._config.save(key, proposal.config_section, owned.section, proposal.config_flags):
                 self._flags_changed.add(hook)
         self._commit(hook, key, effects, proposal)
+        for flag in sorted(flag for flag in proposal.enabled_changed if not self._store.has(flag)):
+            reason = f"{flag}Enabled: there is no module {module_name(flag)!r}"
+            log.warning("a hook switches nothing", hook=hook.name, module=hook.module, reason=reason)
         if proposal.changed:
             log.debug("values changed", hook=hook.name, module=hook.module, scope=sorted(proposal.changed))
         # A run that failed after its flags were saved is repeated, and saves them again: they changed all the same.

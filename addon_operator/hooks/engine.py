@@ -78,9 +78,9 @@ class HookEngine:
                 ended = await self._execute(call.path, call.hook, workspace, timeout_s=call.timeout_s, fields=fields)
             except HookFailed as error:
                 with contextlib.suppress(BadReply):
-                    error.object_patch = workspace.effects().object_patch
+                    error.object_patch = workspace.object_patch()
                 raise
-            return HookResult(workspace.effects(), ended)
+            return HookResult(workspace.effects(call.response), ended)
 
     async def enabled(self, script: Path, *, module: str, values: JsonValue, config_values: JsonValue) -> EnabledAnswer:
         """Asks a module's `enabled` script.

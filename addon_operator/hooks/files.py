@@ -49,9 +49,7 @@ def hook_input(call: HookCall) -> dict[str, Content]:
         "VALUES_PATH": (jsondoc.dumps(call.values),),
         "CONFIG_VALUES_PATH": (jsondoc.dumps(call.config_values),),
     }
-    results = [_VALUES_PATCH, _CONFIG_PATCH, _METRICS, _OBJECT_PATCH]
-    if call.response is not None:
-        results.append(_RESPONSES[call.response])
+    results = (_VALUES_PATCH, _CONFIG_PATCH, _METRICS, _OBJECT_PATCH, *_RESPONSES.values())
     return given | dict.fromkeys(results, ())
 
 
@@ -99,8 +97,11 @@ class Workspace:
         paths = {variable: str(path) for variable, path in self._paths.items()}
         return paths | {other: paths[name] for name, other in _OTHER_NAMES.items() if name in paths}
 
-    def effects(self) -> Effects:
+    def effects(self, response: Response | None) -> Effects:
         """Reads what a hook asks for.
+
+        Args:
+            response: the answer that somebody waits for; the others are not looked at.
 
         Raises:
             BadReply: a result file is not usable; the message names it.
@@ -111,8 +112,17 @@ class Workspace:
             config_patch=self._patch(_CONFIG_PATCH),
             metrics=self._read(_METRICS),
             object_patch=self._read(_OBJECT_PATCH),
-            response=b"".join(self._read(name) for name in _RESPONSES.values() if name in self._paths),
+            response=self._read(_RESPONSES[response]) if response else b"",
         )
+
+    def object_patch(self) -> bytes:
+        """Reads what a hook asks for about objects, whatever became of the rest.
+
+        Raises:
+            BadReply: the file is not usable.
+        """
+        self._open_up()
+        return self._read(_OBJECT_PATCH)
 
     def answer(self) -> EnabledAnswer:
         """Reads what an `enabled` script says.

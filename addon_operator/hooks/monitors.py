@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Literal, TypeAlias
 
 from addon_operator.errors import KubeError
-from addon_operator.hooks.bindings import FieldRequirement, Kubernetes
+from addon_operator.hooks.bindings import Kubernetes
 from addon_operator.hooks.call import HookId
 from addon_operator.hooks.context import Context, ObjectEvent, Synchronization, fitting
 from addon_operator.hooks.folding import MOST_CONTEXTS, bounded
 from addon_operator.hooks.hook import Hook
 from addon_operator.kube.monitor import Change, Monitor, Monitors, WatchSpec
-from addon_operator.kube.refs import ObjectKey, label_selector
+from addon_operator.kube.refs import ObjectKey
 from addon_operator.kube.snapshot import Item
 from addon_operator.logs import get_logger
 from addon_operator.metrics import BindingLabels, Metrics, SnapshotSize
@@ -90,8 +90,13 @@ class HookMonitors:
             async with asyncio.timeout(_LISTED_WITHIN_S):
                 await asyncio.gather(*(one.monitor.settled() for one in watched))
         except TimeoutError as error:
-            missing = ", ".join(one.title for one in watched if not one.settled)
-            message = f"{missing}: not listed within {_LISTED_WITHIN_S:g} s"
+            missing = (
+                f"{one.title}: not listed within {_LISTED_WITHIN_S:g} s"
+                + (f": {one.monitor.last_error}" if one.monitor.last_error else "")
+                for one in watched
+                if not one.settled
+            )
+            message = "\n".join(missing)
             raise KubeError(message, status=0, reason="Timeout") from error
 
     async def synchronize(self, hooks: Sequence[Hook]) -> tuple[tuple[Hook, Synchronization], ...]:
@@ -203,7 +208,12 @@ class HookMonitors:
         self.progress()
         if reason is not None:
             self._metrics.monitor_missing(watched.binding.name)
-            log.warning("binding cannot watch, its Synchronization waits", error=reason, **watched.fields)
+            effect = (
+                "binding cannot watch any more, its snapshot is no longer kept up to date"
+                if watched.monitor.listed
+                else "binding cannot watch, its Synchronization waits"
+            )
+            log.warning(effect, error=reason, **watched.fields)
         else:
             log.info("binding watches", **watched.fields)
 
@@ -303,7 +313,7 @@ class _Watched:
             return
         self._held.append(event)
         if len(self._held) > self._most_held:
-            self._held = list(bounded(tuple(self._held)))
+            self._held = list(bounded(tuple(self._held), told=0))
             self._most_held = max(MOST_CONTEXTS, 2 * len(self._held))
 
     def filter_failed(self, about: ObjectKey, error: str) -> None:
@@ -317,20 +327,14 @@ class _Watched:
 
 
 def _spec(binding: Kubernetes) -> WatchSpec:
-    labels, namespaces = binding.label_selector, binding.namespace_labels
     return WatchSpec(
         kind=binding.kind,
         api_version=binding.api_version,
         names=binding.names,
-        label_selector=label_selector(labels) if labels else "",
-        field_selector=",".join(_term(requirement) for requirement in binding.field_selector),
+        label_selector=binding.label_selector,
+        field_selector=binding.field_selector,
         namespaces=binding.namespaces,
-        namespace_labels=label_selector(namespaces) if namespaces else None,
+        namespace_labels=binding.namespace_labels,
         jq_filter=binding.jq_filter,
         keep_objects=binding.keep_full_objects,
     )
-
-
-def _term(requirement: FieldRequirement) -> str:
-    value = "".join(f"\\{letter}" if letter in "\\,=" else letter for letter in requirement.value)
-    return f"{requirement.field}{'=' if requirement.equal else '!='}{value}"

@@ -11,12 +11,13 @@ import asyncio
 import contextlib
 import dataclasses
 import os
+import re
 import socket
 import ssl
 import weakref
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Self
+from typing import Final, Self, TypeVar
 
 import aiohttp
 import yaml
@@ -33,8 +34,22 @@ from addon_operator.logs import get_logger
 _log = get_logger("kube")
 
 _WAIT_FOR_SERVER = RetryPolicy(0.2, 5.0)
+# Not 404: a server that is about to start has no pages yet.
+_REFUSALS: Final = frozenset({400, 401, 403, 405, 406, 409, 422})
 _LONGEST_MESSAGE = 1000
+# How refusals begin that are about the request, not about what is in it: what follows may be somebody's own words.
+_QUOTES_NOTHING: Final = re.compile(
+    r'admission webhook "[^"]*" denied the request'
+    r'|\S+ (?:"[^"]*" )?is forbidden: (?:'
+    r'User "[^"]*" cannot [a-z]+ resource "[^"]*" in API group "[^"]*"'
+    r'(?: in the namespace "[^"]*"| at the cluster scope)'
+    r"|exceeded quota: [\w.,:=/ -]*"
+    r"|unable to create new content in namespace \S+ because it is being terminated"
+    r"|ValidatingAdmissionPolicy '[^']*' with binding '[^']*' denied request)"
+)
 _GOODBYE_S = 1.0
+_HUNG_UP_WITHIN_S = 5.0
+_T = TypeVar("_T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -121,12 +136,20 @@ class KubeClient:
         return cls(access, limiter=TokenBucket(qps, burst), on_request=on_request or _ignore)
 
     async def close(self) -> None:
-        """Closes all connections, and waits a moment for those that say goodbye to the server."""
+        """Closes all connections; waits a moment for those that say goodbye to the server, then hangs up."""
         await self._session.close()
+        for one in await self._left_after(_GOODBYE_S):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        await self._left_after(_HUNG_UP_WITHIN_S)
+
+    async def _left_after(self, limit_s: float) -> list[socket.socket]:
+        """Waits until all sockets are closed, and answers those that are not."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_GOODBYE_S):
+            async with asyncio.timeout(limit_s):
                 while any(one.fileno() >= 0 for one in self._sockets):  # noqa: ASYNC110 -- they tell nobody
                     await asyncio.sleep(0.005)
+        return [one for one in self._sockets if one.fileno() >= 0]
 
     def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
         made = _socket(address)
@@ -220,18 +243,18 @@ class KubeClient:
         """
         return _git_version(await self.request("GET", "/version"))
 
-    async def wait_reachable(self) -> str:
-        """Waits until the API server answers, and says in the log that it does so; answers the server's version.
+    async def patiently(self, ask: Callable[[], Awaitable[_T]]) -> _T:
+        """Asks again until the API server answers, and says in the log that it does so.
 
         Raises:
-            KubeError: the server answers but does not know us (401, 403).
+            KubeError: it answers, and refuses (4xx), or there are no credentials to ask it with.
         """
         failures = 0
         while True:
             try:
-                version = _git_version(await self.request("GET", "/version", timeout_s=10))
+                answer = await ask()
             except KubeError as error:
-                if error.status in {401, 403} or error.reason == "Credentials":
+                if error.status in _REFUSALS or error.reason == "Credentials":
                     raise
                 failures += 1
                 delay_s = max(_WAIT_FOR_SERVER.delay_s(failures), error.retry_after_s or 0.0)
@@ -241,7 +264,15 @@ class KubeClient:
             else:
                 if failures:
                     _log.info("the API server answers", attempt=failures + 1)
-                return version
+                return answer
+
+    async def wait_reachable(self) -> str:
+        """Waits until the API server answers; answers its version.
+
+        Raises:
+            KubeError: as `patiently`.
+        """
+        return _git_version(await self.patiently(lambda: self.request("GET", "/version", timeout_s=10)))
 
     async def discover(self) -> discovery.Discovery:
         """Asks what the server serves, in two requests.
@@ -397,8 +428,10 @@ async def _configuration(kubeconfig: str, context: str | None, server: str | Non
     except yaml.YAMLError as error:
         # The parser quotes the line at fault, which may be a credential.
         raise SettingsError(f"{where}: not YAML") from error
-    except (ConfigException, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ConfigException, OSError, ValueError) as error:
         raise SettingsError(f"{where}: {_brief(error)}") from error
+    except (TypeError, KeyError, AttributeError) as error:
+        raise SettingsError(f"{where}: YAML, but not a kubeconfig") from error
     return configuration
 
 
@@ -446,8 +479,12 @@ def _hang_up(response: aiohttp.ClientResponse) -> None:
 def _refusal(call: _Call, response: aiohttp.ClientResponse, data: bytes) -> KubeError:
     status = _status(data)
     reason = str(status.get("reason") or response.reason or response.status)
-    # The server may quote what it was sent, which for a Secret is the secret.
-    message = "" if "/secrets" in call.path else str(status.get("message") or "")[:_LONGEST_MESSAGE]
+    message = str(status.get("message") or "")
+    if "/secrets" in call.path:
+        # The server may quote what it was sent, which for a Secret is the secret.
+        telling = _QUOTES_NOTHING.match(message)
+        message = telling[0] if telling else ""
+    message = message[:_LONGEST_MESSAGE]
     said = f": {message}" if message else ""
     retry_after_s = _seconds(response.headers.get("Retry-After"))
     return KubeError(

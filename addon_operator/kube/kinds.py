@@ -26,6 +26,7 @@ _PATIENCE_S = 60.0
 _BLIND_S = 30.0
 _RETRY = RetryPolicy(0.2, 10.0)
 _WORTH_A_WARNING = 3
+_NEEDED = frozenset({"list", "watch"})
 
 
 class Seeker(Protocol):
@@ -43,16 +44,20 @@ class Seeker(Protocol):
         """Takes what was found."""
 
     def missing(self, reason: str) -> None:
-        """Hears that there is no such kind, so far."""
+        """Hears that there is no such kind that can be watched, so far."""
 
 
 class Kinds:
     """Finds the resources of kinds, and waits for those that are not there yet.
 
     While somebody waits, CRDs and API services are watched, and each change of them is a reason to ask discovery again.
+
+    Attributes:
+        error: why discovery could not be asked the last time; None if it could.
     """
 
     def __init__(self, discover: Callable[[], Awaitable[Discovery]], pool: Pool) -> None:
+        self.error: Exception | None = None
         self._discover, self._pool = discover, pool
         self._known: Discovery | None = None
         self._waiting: dict[Seeker, None] = {}
@@ -105,16 +110,23 @@ class Kinds:
         if asking and await self._ask():
             self._hand_out()
             for seeker in [seeker for seeker in asking if seeker in self._waiting]:
-                seeker.missing(f"the API server does not serve the kind {_kind(seeker)}; waiting for it")
+                seeker.missing(f"{self._obstacle(seeker)}; waiting for it")
         self._watch_bringers()
         if self._waiting and (delay_s := self._delay_s()) is not None:
             self._hurry(delay_s)
 
     def _hand_out(self) -> None:
         for seeker in tuple(self._waiting):
-            if resource := self._resource(seeker):
+            resource = self._resource(seeker)
+            if resource and _can_be_watched(resource):
                 del self._waiting[seeker]
                 seeker.attach(resource)
+
+    def _obstacle(self, seeker: Seeker) -> str:
+        kind = f"{seeker.kind} of {seeker.api_version}" if seeker.api_version else seeker.kind
+        if self._resource(seeker):
+            return f"the API server does not let the kind {kind} be listed and watched"
+        return f"the API server does not serve the kind {kind}"
 
     def _resource(self, seeker: Seeker) -> Resource | None:
         if self._known is None:
@@ -129,11 +141,11 @@ class Kinds:
         try:
             self._known = await self._discover()
         except Exception as error:  # noqa: BLE001 -- one bad answer must not end the search
-            self._failures += 1
+            self._failures, self.error = self._failures + 1, error
             say = _log.warning if self._failures == _WORTH_A_WARNING else _log.debug
             say("the API server cannot be asked for its kinds, trying again", error=error, attempt=self._failures)
             return False
-        self._failures = 0
+        self._failures, self.error = 0, None
         return True
 
     def _delay_s(self) -> float | None:
@@ -158,8 +170,8 @@ class Kinds:
         self._hurry(0.0)
 
 
-def _kind(seeker: Seeker) -> str:
-    return f"{seeker.kind} of {seeker.api_version}" if seeker.api_version else seeker.kind
+def _can_be_watched(resource: Resource) -> bool:
+    return not resource.verbs or set(resource.verbs) >= _NEEDED
 
 
 def _now() -> float:

@@ -14,12 +14,12 @@ from typing import Protocol
 
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.discovery import Discovery
+from addon_operator.kube.jq import compiled
 from addon_operator.kube.kinds import Kinds
 from addon_operator.kube.refs import ObjectKey, Resource
 from addon_operator.kube.snapshot import (
     Item,
     Key,
-    compiled,
 )
 from addon_operator.kube.watches import Change, Names, Part, Pool, Scope, Wish
 from addon_operator.logs import get_logger
@@ -28,6 +28,8 @@ __all__ = ["Change", "Listener", "Monitor", "Monitors", "WatchSpec"]
 
 _log = get_logger("monitor")
 
+# So often the server may deny a kind that it has just named: what it says about new kinds lags behind.
+_MOST_LOSSES = 5
 _NAMESPACES = Resource("", "v1", "Namespace", "namespaces", False)
 
 
@@ -93,7 +95,11 @@ class Monitor(Protocol):
 
     @property
     def kind_missing(self) -> bool:
-        """Whether it is blocked because the server does not know the kind."""
+        """Whether it is blocked because the server does not know the kind, or none that can be watched."""
+
+    @property
+    def last_error(self) -> Exception | None:
+        """How the last attempt to find, list or watch failed; None if none did, or it was made good since."""
 
     async def settled(self) -> None:
         """Returns as soon as everything is listed, or the monitor is blocked or stopped."""
@@ -176,6 +182,7 @@ class _Monitor:
         self._parts: dict[str | None, list[Part]] = {}
         self._followed: Names | None = None
         self._missing: str | None = None
+        self._losses = 0
         self._listed = self._stopped = False
         self._blocked: str | None = None
         self._is_settled, self._is_listed = asyncio.Event(), asyncio.Event()
@@ -193,6 +200,11 @@ class _Monitor:
     @property
     def kind_missing(self) -> bool:
         return self._missing is not None
+
+    @property
+    def last_error(self) -> Exception | None:
+        errors = [self._followed.error if self._followed else None, *(part.watch.error for part in self._all_parts())]
+        return next(filter(None, errors), None if self._resource else self._kinds.error)
 
     async def settled(self) -> None:
         await self._is_settled.wait()
@@ -263,8 +275,12 @@ class _Monitor:
 
     def kind_lost(self) -> None:
         self._detach(aloud=True)
-        if not self._stopped:
-            self._kinds.lose(self)
+        if self._stopped:
+            return
+        self._losses += 1
+        if self._losses >= _MOST_LOSSES:
+            self.missing(f"the API server names the kind {self.kind}, but does not serve it; trying again")
+        self._kinds.lose(self)
 
     def follow(self) -> None:
         """Watches in the namespaces that are to be watched now, and in no others."""
@@ -282,8 +298,8 @@ class _Monitor:
     def look(self) -> None:
         if self._stopped:
             return
-        if self._missing is not None and any(part.watch.listed for part in self._all_parts()):
-            self._missing = None
+        if any(part.watch.listed for part in self._all_parts()):
+            self._missing, self._losses = None, 0
         if not self._listed and self._is_complete():
             self._listed = True
             self._is_listed.set()

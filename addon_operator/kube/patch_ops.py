@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 from addon_operator import jsondoc, yamldoc
 from addon_operator.errors import InputError
 from addon_operator.jsondoc import JsonObject, JsonValue
-from addon_operator.metric_ops import NestingError, json_stream
+from addon_operator.kube.jq import Program, compiled
 
 CreateVerb = Literal["Create", "CreateOrUpdate", "CreateIfNotExists"]
 DeleteVerb = Literal["Delete", "DeleteInBackground", "DeleteNonCascading"]
@@ -30,24 +30,6 @@ class ObjectPatchError(InputError):
     def __init__(self, where: str, problems: tuple[str, ...]) -> None:
         super().__init__("\n".join(f"{where}: {problem}" for problem in problems))
         self.problems = problems
-
-
-class JqProgram(Protocol):
-    """A compiled jq program."""
-
-    def input_text(self, text: str, /) -> JqOutput:
-        """Gives it one JSON document."""
-
-
-class JqOutput(Protocol):
-    """A jq program with its input."""
-
-    def all(self) -> list[JsonValue]:
-        """Runs it.
-
-        Raises:
-            ValueError: the program failed on this input.
-        """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -130,7 +112,7 @@ class JqPatch:
     """Replaces an object by what a jq program makes of it."""
 
     common: Common
-    program: JqProgram
+    program: Program
     verb: Literal["JQPatch"] = "JQPatch"
 
 
@@ -171,8 +153,8 @@ def despite_hook_error(operations: Iterable[ObjectOperation]) -> tuple[ObjectOpe
 
 def _documents(data: bytes, where: str) -> list[JsonValue]:
     try:
-        return list(json_stream(data))
-    except NestingError as error:
+        return list(jsondoc.stream(data))
+    except jsondoc.UnfitError as error:
         raise ObjectPatchError(where, (str(error),)) from None
     except ValueError as error:
         not_json = str(error)
@@ -188,7 +170,6 @@ def _documents(data: bytes, where: str) -> list[JsonValue]:
 _CREATES: dict[str, CreateVerb] = {verb: verb for verb in ("Create", "CreateOrUpdate", "CreateIfNotExists")}
 _DELETES: dict[str, DeleteVerb] = {verb: verb for verb in ("Delete", "DeleteInBackground", "DeleteNonCascading")}
 _PATCH_FIELDS: dict[PatchVerb, str] = {"MergePatch": "mergePatch", "JSONPatch": "jsonPatch", "JQPatch": "jqFilter"}
-_UNSENDABLE = "is nested too deeply, or holds an integer beyond 64 bits or a text that is not Unicode"
 _VERBS = (*_CREATES, *_DELETES, *_PATCH_FIELDS)
 _OPTIONS = {"operation", "subresource", "ignoreMissingObject", "ignoreHookError"}
 _TARGET = {"apiVersion", "kind", "namespace", "name"}
@@ -206,8 +187,6 @@ class _Fields:
         self._fields: JsonObject = document if isinstance(document, dict) else {}
         if not isinstance(document, dict):
             self.problems.append("must be an object")
-        elif not _can_be_sent(document):
-            self.problems.append(_UNSENDABLE)
 
     def operation(self) -> ObjectOperation | None:
         """Answers the operation; None if there are problems. Sets `title` to what it is and is about."""
@@ -293,8 +272,6 @@ class _Fields:
             except yamldoc.YamlError as error:
                 self.problems.append(str(error))
                 return None
-            if not _can_be_sent(value):
-                self.problems.append(f"{field}: {_UNSENDABLE}")
         if value is None:
             self.problems.append(f"{field}: is required")
         return value
@@ -311,58 +288,28 @@ class _Fields:
         value = self._embedded("jsonPatch")
         if isinstance(value, list):
             for place, step in enumerate(value):
-                self.problems += [f"jsonPatch[{place}]{problem}" for problem in _step_problems(step)]
+                self.problems += [f"jsonPatch[{place}]: {problem}" for problem in jsondoc.patch_problems(step)]
             return value
         if value is not None:
             self.problems.append("jsonPatch: must be a list, or a text with one")
         return []
 
-    def _program(self) -> JqProgram:
+    def _program(self) -> Program:
         source = self._string(self._fields, "jqFilter") or "."
         try:
-            return _compile(source)
+            return compiled(source)
         except ValueError as error:
             # The further lines of jq's message quote the program.
             reason = (str(error).splitlines() or ["does not compile"])[0]
             self.problems.append(f"jqFilter: {reason.removeprefix('jq: error: ')}")
-            return _compile(".")
-
-
-def _compile(source: str) -> JqProgram:
-    import jq  # noqa: PLC0415 -- only programs pay for it
-
-    program: JqProgram = jq.compile(source)
-    return program
+            return compiled(".")
 
 
 def _read_text(text: str, field: str) -> JsonValue:
     try:
-        return jsondoc.loads(text)
-    except ValueError:
-        return yamldoc.load(text, field).value
-
-
-def _can_be_sent(value: JsonValue) -> bool:
-    try:
+        value = jsondoc.loads(text)
         jsondoc.dumps(value)
     except ValueError:
-        return False
-    return True
-
-
-def _step_problems(step: JsonValue) -> list[str]:
-    if not isinstance(step, dict):
-        return [": must be an object"]
-    action = step.get("op")
-    if action not in ("add", "remove", "replace", "move", "copy", "test"):
-        return [".op: must be one of add, remove, replace, move, copy, test"]
-    problems = [] if _is_pointer(step.get("path")) else [".path: must be a JSON pointer"]
-    if action in {"add", "replace", "test"} and "value" not in step:
-        problems.append(".value: is required")
-    if action in {"move", "copy"} and not _is_pointer(step.get("from")):
-        problems.append(".from: must be a JSON pointer")
-    return problems
-
-
-def _is_pointer(value: JsonValue) -> bool:
-    return isinstance(value, str) and (not value or value.startswith("/"))
+        # That reader also says what is wrong with JSON that cannot be held.
+        return yamldoc.load(text, field).value
+    return value

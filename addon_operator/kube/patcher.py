@@ -10,8 +10,9 @@ import asyncio
 import dataclasses
 import itertools
 import random
+import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from addon_operator import jsondoc
 from addon_operator.backoff import RetryPolicy
@@ -19,17 +20,16 @@ from addon_operator.errors import KubeError
 from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.discovery import Discovery
+from addon_operator.kube.jq import Program
 from addon_operator.kube.patch_ops import (
     Common,
     Create,
     Delete,
     DeleteVerb,
     JqPatch,
-    JqProgram,
     JsonPatch,
     MergePatch,
     ObjectOperation,
-    Target,
 )
 from addon_operator.kube.refs import ObjectKey, Resource, metadata_of, permission
 
@@ -45,6 +45,9 @@ _PROPAGATION: dict[DeleteVerb, str] = {
 _METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 _MERGE_PATCH = "application/merge-patch+json"
 _JSON_PATCH = "application/json-patch+json"
+_REFUSED_BY_RBAC = re.compile(r' is forbidden: User "[^"]*" cannot ')
+
+_Failure: TypeAlias = tuple[ObjectOperation, KubeError]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,7 +83,8 @@ class ObjectPatcher:
         discovery: Callable[[], Awaitable[Discovery]],
         *,
         delete_timeout_s: float = 20.0,
-        on_delete: Callable[[ObjectKey], None] | None = None,
+        on_delete: Callable[[ObjectKey], None] = lambda _key: None,
+        on_delete_refused: Callable[[ObjectKey], None] = lambda _key: None,
     ) -> None:
         """Takes what it uses; sends nothing yet.
 
@@ -90,30 +94,35 @@ class ObjectPatcher:
                 it may keep its answer as long as it notices new CRDs.
             delete_timeout_s: how long `Delete` waits until the object is gone.
             on_delete: told what is about to be deleted, as the server calls it, right before the request.
+            on_delete_refused: told that it is not deleted after all.
         """
         self._client = client
         self._discovery = discovery
         self._delete_timeout_s = delete_timeout_s
         self._on_delete = on_delete
+        self._on_delete_refused = on_delete_refused
 
     async def apply(self, operations: Sequence[ObjectOperation]) -> None:
         """Applies all operations one after another, those behind a failed one as well.
 
+        None is applied if one names a kind that is not served, or leaves out its namespace. A kind that may come with
+        an operation before it is looked for when it is its turn.
+
         Raises:
-            KubeError: what failed, one line for each operation; status and reason are those of the first.
+            KubeError: what failed, one line for each operation; status and reason are those of the first. Or the
+                server could not be asked what it serves.
         """
-        failures: list[tuple[ObjectOperation, KubeError]] = []
-        kinds = _Kinds(self._discovery)
-        for operation in operations:
+        kinds = _Kinds(await self._discovery(), self._discovery)
+        failures = _misplaced(operations, kinds)
+        for operation in () if failures else operations:
             try:
-                await self._apply(operation, await kinds.find(operation.common.target))
+                await self._apply(operation, await kinds.place_now(operation.common))
             except KubeError as error:
                 failures.append((operation, error))
         if failures:
             raise _joined(failures) from failures[0][1]
 
-    async def _apply(self, operation: ObjectOperation, resource: Resource) -> None:
-        place = _place(operation.common, resource)
+    async def _apply(self, operation: ObjectOperation, place: _Place) -> None:
         match operation:
             case Create():
                 await self._create(operation, place)
@@ -136,7 +145,9 @@ class ObjectPatcher:
         try:
             await self._send("POST", new, operation.object)
         except KubeError as error:
-            if operation.verb == "Create" or error.reason != "AlreadyExists":
+            if operation.verb == "Create":
+                raise
+            if error.reason != "AlreadyExists" and (place.subresource or await self._existing(place, error) is None):
                 raise
 
     async def _create_or_update(self, document: JsonObject, place: _Place) -> bool:
@@ -145,18 +156,29 @@ class ObjectPatcher:
         try:
             live = await self._send("POST", dataclasses.replace(whole, name=""), document)
         except KubeError as error:
-            if error.reason != "AlreadyExists":
+            existing = await self._existing(whole, error)
+            if existing is None:
+                if error.reason == "AlreadyExists":
+                    return False
                 raise
-        else:
-            # The server drops the status of a new object: that takes a second request.
-            return not place.subresource or await self._update(document, live, place)
+            return await self._update(document, existing, place)
+        # The server drops the status of a new object: that takes a second request.
+        return not place.subresource or await self._update(document, live, place)
+
+    async def _existing(self, place: _Place, refusal: KubeError) -> JsonObject | None:
+        """Answers the metadata of the object that is in the way of a new one; None if there is none.
+
+        Quotas and webhooks for new objects are asked before the server looks whether the object is there, so a 403 may
+        hide that it is.
+        """
+        if refusal.reason != "AlreadyExists" and refusal.status != 403:
+            return None
         try:
-            live = await self._send("GET", whole, accept=_METADATA_ONLY)
+            return await self._send("GET", dataclasses.replace(place, subresource=None), accept=_METADATA_ONLY)
         except KubeError as error:
-            if error.status == 404:
-                return False
+            if error.status == 404 or refusal.status == 403:
+                return None
             raise
-        return await self._update(document, live, place)
 
     async def _update(self, document: JsonObject, live: JsonObject, place: _Place) -> bool:
         """Replaces the object unless it is another one than `live` by now; answers whether it did."""
@@ -179,14 +201,15 @@ class ObjectPatcher:
             case JqPatch():
                 await _contend(lambda: self._transform(operation.program, place))
 
-    async def _transform(self, program: JqProgram, place: _Place) -> bool:
+    async def _transform(self, program: Program, place: _Place) -> bool:
         """Tries once; answers False if somebody else changed the object in between."""
         live = await self._send("GET", place)
         wanted = _run(program, live)
-        return wanted == live or await self._update(wanted, live, place)
+        # Python takes 1 for equal to true, and to 1.0.
+        return jsondoc.digest(wanted) == jsondoc.digest(live) or await self._update(wanted, live, place)
 
     async def _delete(self, verb: DeleteVerb, place: _Place) -> None:
-        if self._on_delete is not None and not place.subresource:
+        if not place.subresource:
             self._on_delete(place.key)
         options: JsonObject = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": _PROPAGATION[verb]}
         try:
@@ -194,6 +217,9 @@ class ObjectPatcher:
         except KubeError as error:
             if error.status == 404:
                 return
+            # Without an answer nobody knows.
+            if error.status and not place.subresource:
+                self._on_delete_refused(place.key)
             raise
         # A Status means that the object is gone already; else the answer is the object.
         if verb == "Delete" and answer.get("kind") != "Status":
@@ -238,33 +264,54 @@ class ObjectPatcher:
 
 
 class _Kinds:
-    """The kinds of one `apply`: discovery is asked when it is needed, and once more for a kind that it lacks."""
+    """Where the objects of one `apply` are: what the server serves is asked again for a kind that it lacks."""
 
-    def __init__(self, discovery: Callable[[], Awaitable[Discovery]]) -> None:
-        self._ask = discovery
-        self._known: Discovery | None = None
+    def __init__(self, known: Discovery, ask: Callable[[], Awaitable[Discovery]]) -> None:
+        self._known = known
+        self._ask = ask
 
-    async def find(self, target: Target) -> Resource:
-        """Answers what the hook means by a kind.
+    def place(self, common: Common) -> _Place:
+        """Answers which object the hook means.
 
         Raises:
-            KubeError: the server does not serve it, or could not be asked.
+            KubeError: the server did not serve its kind when it was asked last, or the namespace is missing.
         """
-        if self._known is not None:
-            try:
-                return self._known.resource(target.kind, target.api_version)
-            except KubeError:
-                # An operation before this one may have brought its CRD.
-                self._known = None
+        target = common.target
+        resource = self._known.resource(target.kind, target.api_version)
+        if resource.namespaced and not target.namespace:
+            raise KubeError(f"namespace: is required, {resource.kind} is namespaced", status=0, reason="NoNamespace")
+        return _Place(resource, target.namespace or "", target.name, common.subresource)
+
+    async def place_now(self, common: Common) -> _Place:
+        """Answers as `place`, but an operation before this one may have brought the kind.
+
+        Raises:
+            KubeError: as `place`, or the server could not be asked.
+        """
+        try:
+            return self.place(common)
+        except KubeError as error:
+            if error.reason != "NoSuchKind":
+                raise
         self._known = await self._ask()
-        return self._known.resource(target.kind, target.api_version)
+        return self.place(common)
 
 
-def _place(common: Common, resource: Resource) -> _Place:
-    target = common.target
-    if resource.namespaced and not target.namespace:
-        raise KubeError(f"namespace: is required, {resource.kind} is namespaced", status=0, reason="NoNamespace")
-    return _Place(resource, target.namespace or "", target.name, common.subresource)
+def _misplaced(operations: Sequence[ObjectOperation], kinds: _Kinds) -> list[_Failure]:
+    """Lists the operations whose objects cannot be anywhere."""
+    failures: list[_Failure] = []
+    kinds_may_come = False
+    for operation in operations:
+        try:
+            resource = kinds.place(operation.common).resource
+        except KubeError as error:
+            if not (kinds_may_come and error.reason == "NoSuchKind"):
+                failures.append((operation, error))
+        else:
+            # A CustomResourceDefinition, an APIService, or what a controller makes one of: none of them is namespaced.
+            is_source = bool(resource.group) and not resource.namespaced
+            kinds_may_come |= is_source and not isinstance(operation, Delete)
+    return failures
 
 
 async def _contend(attempt: Callable[[], Awaitable[bool]]) -> None:
@@ -278,9 +325,10 @@ async def _contend(attempt: Callable[[], Awaitable[bool]]) -> None:
         raise KubeError(message, status=409, reason="Conflict")
 
 
-def _run(program: JqProgram, live: JsonObject) -> JsonObject:
+def _run(program: Program, live: JsonObject) -> JsonObject:
     try:
-        results = program.input_text(jsondoc.dumps(live).decode()).all()
+        results = [jsondoc.loads(text) for text in program.run(jsondoc.dumps(live))]
+        jsondoc.dumps(results)
     except ValueError:
         # jq's message quotes the object.
         raise KubeError("jqFilter: fails on the live object", status=0, reason="JqFailed") from None
@@ -297,11 +345,11 @@ def _still_there(waited_s: float, metadata: JsonObject) -> KubeError:
 
 
 def _is_refused_by_rbac(error: KubeError) -> bool:
-    # Quotas and admission plug-ins answer 403 as well, with another text; the client keeps texts about Secrets back.
-    return error.status == 403 and (" cannot " in str(error) or str(error).endswith("403 Forbidden"))
+    # Quotas and admission plug-ins answer 403 as well, with other texts.
+    return error.status == 403 and _REFUSED_BY_RBAC.search(str(error)) is not None
 
 
-def _joined(failures: Sequence[tuple[ObjectOperation, KubeError]]) -> KubeError:
+def _joined(failures: Sequence[_Failure]) -> KubeError:
     lines = [f"operation {one.common.index}: {one.verb} {one.common.target}: {error}" for one, error in failures]
     first = failures[0][1]
     return KubeError("\n".join(lines), status=first.status, reason=first.reason, retry_after_s=first.retry_after_s)

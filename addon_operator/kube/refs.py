@@ -1,4 +1,4 @@
-"""The vocabulary of the Kubernetes API: kinds, object keys, paths and label selectors.
+"""The vocabulary of the Kubernetes API: kinds, object keys and paths.
 
 Pure. It is not a client: nothing here knows how requests are made. Everything that talks about objects uses it.
 """
@@ -6,11 +6,11 @@ Pure. It is not a client: nothing here knows how requests are made. Everything t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Self
 from urllib.parse import quote
 
-from addon_operator.errors import InputError, InvariantBroken
+from addon_operator.errors import InvariantBroken
 from addon_operator.jsondoc import JsonObject, JsonValue
 
 
@@ -131,52 +131,6 @@ def permission(verb: str, resource: Resource, *, namespace: str | None = None, s
     words = f"{resource.plural}/{subresource}" if subresource else resource.plural
     scope = f"in namespace {namespace}" if resource.namespaced and namespace else "in the whole cluster"
     return f'verb {verb} on resource {words} of API group "{resource.group}" {scope}'
-
-
-def label_selector(selector: Mapping[str, JsonValue]) -> str:
-    """Writes a selector the way the API's `labelSelector` parameter wants it.
-
-    Args:
-        selector: either plain labels or a LabelSelector with `matchLabels` and `matchExpressions`. Empty selects all.
-
-    Raises:
-        InputError: an expression without key, with an unknown operator or with the wrong number of values.
-    """
-    if not {"matchLabels", "matchExpressions"} & set(selector):
-        return ",".join(_equalities(selector))
-    labels, expressions = selector.get("matchLabels"), selector.get("matchExpressions")
-    labels, expressions = {} if labels is None else labels, [] if expressions is None else expressions
-    if not isinstance(labels, dict) or not isinstance(expressions, list):
-        raise InputError("labelSelector: matchLabels must be a map and matchExpressions a list")
-    return ",".join([*_equalities(labels), *(_requirement(item, at) for at, item in enumerate(expressions))])
-
-
-def _equalities(labels: Mapping[str, JsonValue]) -> Iterable[str]:
-    for key, value in sorted(labels.items()):
-        if not isinstance(value, str):
-            raise InputError(f"labelSelector: the value of label {key} is not a string")
-        yield f"{key}={value}"
-
-
-def _requirement(expression: JsonValue, at: int) -> str:
-    where = f"labelSelector.matchExpressions[{at}]"
-    if not isinstance(expression, dict) or not isinstance(key := expression.get("key"), str) or not key:
-        raise InputError(f"{where}: key is missing")
-    values = expression.get("values") or []
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise InputError(f"{where}: values must be a list of strings")
-    joined = ",".join(sorted(str(value) for value in values))
-    match expression.get("operator"):
-        case "In" | "NotIn" as operator if values:
-            return f"{key} {operator.lower()} ({joined})"
-        case "Exists" if not values:
-            return key
-        case "DoesNotExist" if not values:
-            return f"!{key}"
-        case "In" | "NotIn" | "Exists" | "DoesNotExist":
-            raise InputError(f"{where}: In and NotIn need values, Exists and DoesNotExist take none")
-        case _:
-            raise InputError(f"{where}: operator is none of In, NotIn, Exists, DoesNotExist")
 
 
 def metadata_of(document: Mapping[str, JsonValue]) -> JsonObject:

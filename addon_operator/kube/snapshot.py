@@ -6,14 +6,14 @@ Pure. It does not watch: `monitor` fills a view from an informer. Source: contra
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import re
 from collections.abc import Iterator
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 from addon_operator import jsondoc
 from addon_operator.jsondoc import JsonValue
+from addon_operator.kube.jq import Program
 
 ChangeKind = Literal["Added", "Modified", "Deleted"]
 Key: TypeAlias = tuple[str, str]
@@ -60,24 +60,6 @@ class Filtered:
     error: str | None = None
 
 
-class FilterOutput(Protocol):
-    """A jq program with its input."""
-
-    def all(self) -> list[JsonValue]:
-        """Runs it; gives all outputs.
-
-        Raises:
-            ValueError: the program failed on this input; the message may quote it.
-        """
-
-
-class FilterProgram(Protocol):
-    """A compiled jq program."""
-
-    def input_text(self, text: str, /) -> FilterOutput:
-        """Gives it one JSON document."""
-
-
 def packed(value: JsonValue) -> bytes:
     """Encodes JSON that will be kept for long.
 
@@ -88,34 +70,13 @@ def packed(value: JsonValue) -> bytes:
     return bytes(memoryview(jsondoc.dumps(value)))
 
 
-@functools.lru_cache(maxsize=512)
-def compiled(program: str) -> FilterProgram:
-    """Compiles a jq program, once as long as it is in use.
-
-    Raises:
-        ValueError: it does not compile.
-    """
-    import jq  # noqa: PLC0415 -- only programs pay for it
-
-    made: FilterProgram = jq.compile(program)
-    return made
-
-
-def run_filter(program: FilterProgram, document: bytes) -> Filtered:
+def run_filter(program: Program, document: bytes) -> Filtered:
     """Runs a jq filter on one object."""
     try:
-        outputs = program.input_text(document.decode()).all()
+        outputs = program.run(document)
     except ValueError as error:
         return Filtered(b"null", _without_contents(str(error)))
-    return Filtered(_encoded(outputs[0] if len(outputs) == 1 else outputs or None))
-
-
-def _encoded(value: JsonValue) -> bytes:
-    try:
-        return packed(value)
-    except ValueError:
-        # A filter can make what objects cannot hold: integers of any length, hundreds of levels.
-        return json.dumps(value).encode()
+    return Filtered(outputs[0] if len(outputs) == 1 else b"[%s]" % b",".join(outputs) if outputs else b"null")
 
 
 def _without_contents(message: str) -> str:
@@ -160,7 +121,7 @@ class View:
             filtered: what the bindings' filter made of it; None without a filter.
         """
         before = self._items.get(key)
-        same = before is not None and filtered is not None and before.filter_result == filtered.result
+        same = before is not None and filtered is not None and _same(before.filter_result, filtered.result)
         failed_before = self.failing.pop(key, None) is not None if self.failing else False
         if filtered is not None and filtered.error is not None:
             self.failing[key] = filtered.error
@@ -198,6 +159,21 @@ class View:
     def _keep(self, key: Key, before: Item | None, item: Item) -> None:
         self._items[key] = item
         self.kept_bytes += _size(item) - (0 if before is None else _size(before))
+
+
+def _same(before: bytes | None, result: bytes) -> bool:
+    """A program that puts maps together may write the same in another order, which takes as many bytes."""
+    if before == result or before is None or len(before) != len(result):
+        return before == result
+    try:
+        return _sorted(before) == _sorted(result)
+    except (ValueError, RecursionError):  # thousands of digits, or of levels
+        return False
+
+
+def _sorted(document: bytes) -> str:
+    # The standard library's reader keeps all digits of an integer.
+    return json.dumps(json.loads(document), sort_keys=True)
 
 
 def _size(item: Item) -> int:

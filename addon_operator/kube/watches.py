@@ -19,14 +19,13 @@ from addon_operator.errors import KubeError
 from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.informer import Event, Informer
+from addon_operator.kube.jq import Program, compiled
 from addon_operator.kube.refs import Resource, metadata_of, permission
 from addon_operator.kube.snapshot import (
     ChangeKind,
     Filtered,
-    FilterProgram,
     Key,
     View,
-    compiled,
     packed,
     run_filter,
 )
@@ -35,6 +34,9 @@ _WATCH_TIMEOUT_S = 300.0
 # Only a person can mend these: a selector that the server does not understand, a missing permission, a resource that
 # cannot be watched.
 _TO_MEND = frozenset({400, 403, 405, 422})
+# A server that is away or restarts says so for seconds; who says so for longer, about this resource, has a broken
+# conversion or a broken aggregated API.
+_MOST_FAILURES = 8
 _BARE = frozenset({"apiVersion", "kind", "metadata"})
 
 
@@ -111,7 +113,7 @@ class _Shared:
         self.jq_filter = wish.jq_filter
         self.parts: dict[Part, None] = {}
         self.hearing: dict[Part, None] = {}
-        self._program: FilterProgram | None = compiled(wish.jq_filter) if wish.jq_filter else None
+        self._program: Program | None = compiled(wish.jq_filter) if wish.jq_filter else None
 
     def run(self, document: bytes) -> Filtered | None:
         """Filters an object; None without a filter."""
@@ -173,12 +175,15 @@ class Watch:
     Attributes:
         listed: whether its objects were listed once.
         trouble: why it cannot go on; None unless somebody has to mend it.
+        error: how its last attempt to list or watch failed; None if it did not.
     """
 
     def __init__(self, scope: Scope, pool: Pool) -> None:
         self.scope = scope
         self.listed = False
         self.trouble: str | None = None
+        self.error: KubeError | None = None
+        self._server_failures = 0
         self._pool = pool
         self._begun = False
         self._shared: dict[Wish, _Shared] = {}
@@ -299,12 +304,14 @@ class Watch:
             self._tell_users()
 
     def _on_trouble(self, error: KubeError | None) -> None:
+        self.error = error
+        self._server_failures = self._server_failures + 1 if error is not None and error.status >= 500 else 0
         if error is not None:
             self._pool.on_error(error.reason)
         if error is not None and error.status == 404:
             for user in self._users():
                 user.kind_lost()
-        elif error is None or error.status in _TO_MEND:
+        elif error is None or error.status in _TO_MEND or self._server_failures == _MOST_FAILURES:
             # A server that is away for a while neither makes nor mends what a person has to.
             trouble = None if error is None else _what_to_mend(error, self.scope)
             if trouble != self.trouble:
@@ -327,7 +334,7 @@ def _tell(shared: _Shared, change: Change) -> None:
 def _what_to_mend(error: KubeError, scope: Scope) -> str:
     if error.status != 403:
         return str(error)
-    # What the server says about Secrets is kept back by the client, and then either verb may be at fault.
+    # If others than RBAC refuse, they name no verb, and either may be at fault.
     said = re.search(r" cannot (list|watch) ", str(error))
     verb = said[1] if said else "list, watch"
     return f"missing permission: {permission(verb, scope.resource, namespace=scope.namespace)}"
@@ -407,6 +414,11 @@ class Names:
     def trouble(self) -> str | None:
         """Why they cannot be watched; None unless somebody has to mend it."""
         return self._part.watch.trouble
+
+    @property
+    def error(self) -> KubeError | None:
+        """How the last attempt to list or watch them failed; None if it did not."""
+        return self._part.watch.error
 
     def names(self) -> list[str]:
         """Lists those that there are now; none before all are listed."""

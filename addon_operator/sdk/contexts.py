@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -146,6 +146,29 @@ def read_context(document: JsonValue) -> BindingContext:
             return ConversionReview(binding, _text(raw, "fromVersion"), _text(raw, "toVersion"), objects)
         case _:
             raise ValueError(f"binding {binding!r}: the type of its context is unknown")
+
+
+class Snapshots(dict[str, tuple[Item, ...]]):
+    """The snapshots that a run was given, by binding."""
+
+    def __init__(self, watched: Iterable[str], happened: Iterable[str]) -> None:
+        """Begins without any.
+
+        Args:
+            watched: bindings that have snapshots.
+            happened: bindings that the run is for.
+        """
+        super().__init__()
+        self._watched = frozenset(watched)
+        self._happened = ", ".join(dict.fromkeys(happened))
+
+    def __missing__(self, name: str) -> tuple[Item, ...]:
+        if name not in self._watched:
+            raise KeyError(name)
+        raise LookupError(
+            f"this run, for {self._happened}, was not given the snapshot {name!r}:"
+            f" bindings ask for it with include_snapshots_from=[{name!r}]"
+        )
 
 
 def read_snapshots(document: JsonValue) -> dict[str, tuple[Item, ...]]:

@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -20,6 +21,8 @@ from addon_operator.sdk.values import Values
 _VALUES: Final = "VALUES_PATH"
 _CONFIG_VALUES: Final = "CONFIG_VALUES_PATH"
 _CONTEXTS: Final = "BINDING_CONTEXT_PATH"
+_OBJECT_PATCH: Final = "KUBERNETES_PATCH_PATH"
+_TERMINATED: Final = 128 + signal.SIGTERM
 
 
 class Context:
@@ -59,9 +62,9 @@ class Context:
     def snapshots(self) -> Mapping[str, tuple[contexts.Item, ...]]:
         """The objects that each `Kubernetes` binding remembers, by namespace and name.
 
-        Empty for a binding whose snapshot this run was not given; KeyError for a name that no binding has.
+        Only what this run was given: `["name"]` of another binding is a LookupError that says who has to ask for it.
         """
-        found: dict[str, tuple[contexts.Item, ...]] = dict.fromkeys(self._watched, ())
+        found = contexts.Snapshots(self._watched, (happened.binding for happened in self.bindings))
         for document in self._contexts:
             found |= contexts.read_snapshots(document)
         return found
@@ -73,17 +76,22 @@ class Context:
         keys = [key for key in document if key != "global"] if isinstance(document, dict) else []
         return re.sub("[A-Z]", lambda upper: f"-{upper[0].lower()}", keys[0]) if keys else None
 
-    def results(self) -> dict[str, str]:
-        """Answers what belongs into the result files, by variable; files without a change are left out."""
+    def results(self, *, failed: bool = False) -> dict[str, str]:
+        """Answers what belongs into the result files, by variable; files without a change are left out.
+
+        Args:
+            failed: leaves out all but changes to objects, of which the operator makes those with `ignore_hook_error`.
+        """
         answers = {"ADMISSION_RESPONSE_PATH": self.admission.answer, "CONVERSION_RESPONSE_PATH": self.conversion.answer}
         operations = {
             "VALUES_JSON_PATCH_PATH": self.values.patch(),
             "CONFIG_VALUES_JSON_PATCH_PATH": self.config_values.patch(),
             "METRICS_PATH": self.metrics.operations,
-            "KUBERNETES_PATCH_PATH": self.kube.operations,
+            _OBJECT_PATCH: self.kube.operations,
             **{variable: [answer] for variable, answer in answers.items() if answer},
         }
-        return {variable: "".join(map(_line, lines)) for variable, lines in operations.items() if lines}
+        written = {_OBJECT_PATCH} if failed else operations.keys()
+        return {variable: "".join(map(_line, operations[variable])) for variable in written if operations[variable]}
 
     @functools.cached_property
     def _contexts(self) -> list[JsonValue]:
@@ -121,6 +129,8 @@ class Hook:
         if sys.argv[1:] == ["--config"]:
             sys.stdout.write(json.dumps(self._config) + "\n")
         else:
+            # At its deadline a hook is asked to end: what is to be done all the same has to be written then.
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
             self.run(os.environ)
 
     def config(self) -> JsonObject:
@@ -128,18 +138,22 @@ class Hook:
         return self._config
 
     def run(self, environment: Mapping[str, str]) -> None:
-        """Runs the function once; writes what it asks for when it has returned, nothing if it raised.
+        """Runs the function once; writes what it asks for when it has returned.
+
+        If it raises, only changes to objects are written: the operator makes those with `ignore_hook_error`.
 
         Args:
             environment: variables with the paths of the files (contract.md 2.4).
         """
         watched = (binding.name for binding in self.bindings if isinstance(binding, declared.Kubernetes))
         context = Context(lambda variable: json.loads(_path(environment, variable).read_bytes()), watched=watched)
-        self.function(context)
-        results = {_path(environment, variable): text for variable, text in context.results().items()}
-        for path, text in results.items():
-            with path.open("a", encoding="utf-8") as file:
-                file.write(text)
+        try:
+            self.function(context)
+        except BaseException as error:
+            failed = not isinstance(error, SystemExit) or error.code not in (None, 0)
+            _write(context.results(failed=failed), environment)
+            raise
+        _write(context.results(), environment)
 
 
 def hook(
@@ -153,6 +167,13 @@ def hook(
         ValueError: no binding, or two of the same point.
     """
     return lambda function: Hook(function, bindings, settings)
+
+
+def _write(results: Mapping[str, str], environment: Mapping[str, str]) -> None:
+    texts = {_path(environment, variable): text for variable, text in results.items()}
+    for path, text in texts.items():
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
 
 
 def _path(environment: Mapping[str, str], variable: str) -> Path:

@@ -9,7 +9,8 @@ _CONTEXT_PATH="^(\.?|(\.?($_CONTEXT_BARE|$_CONTEXT_QUOTED)|\[[0-9]+])(\.($_CONTE
 
 # context::jq JQ-ARGUMENT...: jq on the context of this handler.
 context::jq() {
-  jq "$@" <<<"${_HOOK_CONTEXT:?only a handler has a current context}"
+  context::_find || return
+  jq "$@" <<<"$_HOOK_CONTEXT"
 }
 
 # context::global::jq JQ-ARGUMENT...: jq on the array of all contexts.
@@ -35,29 +36,35 @@ context::get() {
 }
 
 context::has() {
-  (($# == 1)) || hook::_usage PATH || return
-  context::_is 'has_path($path)' "$1"
+  context::_ask 'has_path($path)' "$@"
 }
 
 context::is_true() {
-  (($# == 1)) || hook::_usage PATH || return
-  context::_is 'at($path) == true' "$1"
+  context::_ask 'at($path) == true' "$@"
 }
 
 context::is_false() {
-  (($# == 1)) || hook::_usage PATH || return
-  context::_is 'at($path) == false' "$1"
+  context::_ask 'at($path) == false' "$@"
 }
 
 context::is_null() {
-  (($# == 1)) || hook::_usage PATH || return
-  context::_is 'at($path) == null' "$1"
+  context::_ask 'at($path) == null' "$@"
 }
 
-context::_is() {
+# context::_ask PROGRAM PATH
+context::_ask() {
+  (($# == 2)) || hook::_usage PATH || return
   context::_query -e --arg path "$2" "$1" >/dev/null
 }
 
 context::_query() {
-  hook::_jq "$@" <<<"${_HOOK_CONTEXT:?only a handler has a current context}"
+  context::_find || return
+  hook::_jq "$@" <<<"$_HOOK_CONTEXT"
+}
+
+# Sets _HOOK_CONTEXT in a script that a handler has started: it inherits no more than which context it is.
+context::_find() {
+  [[ -z ${_HOOK_CONTEXT:-} ]] || return 0
+  : "${BINDING_CONTEXT_CURRENT_INDEX:?only a handler has a current context}"
+  _HOOK_CONTEXT=$(context::global::jq -c --argjson at "$BINDING_CONTEXT_CURRENT_INDEX" '.[$at]')
 }

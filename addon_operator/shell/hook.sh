@@ -2,12 +2,12 @@
 # Running a hook: which handler takes which binding context, and what becomes of the changes that handlers ask for.
 #
 # Changes are collected in files beside the binding context and copied to the result files when all handlers have
-# succeeded. They are files, not variables, because handlers run in subshells.
+# succeeded. They are files, not variables, because handlers run in subshells. Only changes to objects are written at
+# once: if the hook fails, or is ended at its deadline, the operator makes those that are meant for this case.
 
 _HOOK_LIB=${BASH_SOURCE[0]%/*}
 _HOOK_RESULTS=(
-  VALUES_JSON_PATCH_PATH CONFIG_VALUES_JSON_PATCH_PATH METRICS_PATH KUBERNETES_PATCH_PATH
-  ADMISSION_RESPONSE_PATH CONVERSION_RESPONSE_PATH
+  VALUES_JSON_PATCH_PATH CONFIG_VALUES_JSON_PATCH_PATH METRICS_PATH ADMISSION_RESPONSE_PATH CONVERSION_RESPONSE_PATH
 )
 _HOOK_PENDING=''
 
@@ -161,8 +161,8 @@ hook::_target() {
     hook::_say "$1 is not set: this change is not possible here"
     return 1
   fi
-  file=${_HOOK_PENDING:+$_HOOK_PENDING.$1}
-  file=${file:-${!1}}
+  file=${!1}
+  [[ -z $_HOOK_PENDING || $1 == KUBERNETES_PATCH_PATH ]] || file=$_HOOK_PENDING.$1
 }
 
 # hook::_jq [OPTION...] PROGRAM [FILE...]: jq with hook.jq; PROGRAM is the first argument that is no option.

@@ -56,24 +56,15 @@ values::json_patch() {
 }
 
 values::has() {
-  local document=VALUES
-  values::_config "$@" && shift
-  (($# == 1)) || hook::_usage '[--config] PATH' || return
-  values::_is 'has_path($path)' "$1"
+  values::_ask 'has_path($path)' "$@"
 }
 
 values::is_true() {
-  local document=VALUES
-  values::_config "$@" && shift
-  (($# == 1)) || hook::_usage '[--config] PATH' || return
-  values::_is 'at($path) == true' "$1"
+  values::_ask 'at($path) == true' "$@"
 }
 
 values::is_false() {
-  local document=VALUES
-  values::_config "$@" && shift
-  (($# == 1)) || hook::_usage '[--config] PATH' || return
-  values::_is 'at($path) == false' "$1"
+  values::_ask 'at($path) == false' "$@"
 }
 
 # values::array_has [--config] PATH VALUE: VALUE is compared with texts, and with other items as JSON.
@@ -101,14 +92,24 @@ values::_config() {
   [[ ${1:-} == --config ]] && document=CONFIG_VALUES
 }
 
+# values::_ask PROGRAM [--config] PATH
+values::_ask() {
+  local program=$1 document=VALUES
+  shift
+  values::_config "$@" && shift
+  (($# == 1)) || hook::_usage '[--config] PATH' || return
+  values::_is "$program" "$1"
+}
+
 values::_is() {
   values::_query "$document" hook::_jq -e --arg path "$2" --arg value "${3-}" "$1" >/dev/null
 }
 
 # values::_query DOCUMENT COMMAND...: runs a command that reads the document, with the changes made so far, from stdin.
 values::_query() {
-  local path=${1}_PATH changes="$_HOOK_PENDING.${1}_JSON_PATCH_PATH"
-  if [[ -n $_HOOK_PENDING && -s $changes ]]; then
+  local path=${1}_PATH changes
+  values::_changes "${1}_JSON_PATCH_PATH"
+  if [[ -s $changes ]]; then
     # With process substitution a failure of the first jq would not be noticed.
     local text
     text=$(hook::_jq -c --slurpfile changes "$changes" 'patched($changes)' "${!path}") || return
@@ -120,9 +121,17 @@ values::_query() {
 
 # values::_change DOCUMENT JQ-ARGUMENT...: adds the operation that a jq program makes of the document, if it fits.
 values::_change() {
-  local path=${1}_PATH variable=${1}_JSON_PATCH_PATH changes=/dev/null
+  local path=${1}_PATH variable=${1}_JSON_PATCH_PATH changes
   local -a arguments=("${@:2:$# - 2}")
-  [[ -z $_HOOK_PENDING || ! -s $_HOOK_PENDING.$variable ]] || changes=$_HOOK_PENDING.$variable
+  values::_changes "$variable"
   hook::_record "$variable" --slurpfile document "${!path:?is set by the operator}" --slurpfile changes "$changes" \
     "${arguments[@]}" "\$document[0] | patched(\$changes) | checked(${*: -1})"
+}
+
+# Sets the caller's `changes` to a file with the changes made so far: see hook::_target. An `enabled` script has none.
+values::_changes() {
+  local file=/dev/null
+  [[ -z ${!1:-} ]] || hook::_target "$1"
+  changes=$file
+  [[ -e $changes ]] || changes=/dev/null
 }

@@ -103,13 +103,13 @@ async def test_environment_and_directory(
     make_engine: Callable[..., HookEngine], write_hook: WriteHook, tmp_path: Path
 ) -> None:
     seen = tmp_path / "seen"
-    hook = write_hook(f'echo "$OPERATOR_SETTING $(pwd) $# ${{CONVERSION_RESPONSE_PATH-none}}" > {seen}')
+    hook = write_hook(f'echo "$OPERATOR_SETTING $(pwd) $#" > {seen}')
     await _run(make_engine(OPERATOR_SETTING="on"), hook)
-    assert seen.read_text() == f"on {Path.cwd()} 0 none\n"
+    assert seen.read_text() == f"on {Path.cwd()} 0\n"
 
 
 @pytest.mark.parametrize(
-    ("response", "variables"),
+    ("response", "read"),
     [
         ("admission", ["ADMISSION_RESPONSE_PATH", "VALIDATING_RESPONSE_PATH"]),
         ("conversion", ["CONVERSION_RESPONSE_PATH"]),
@@ -117,8 +117,9 @@ async def test_environment_and_directory(
     ],
 )
 async def test_an_answer_for_the_api_server(
-    engine: HookEngine, write_hook: WriteHook, response: Response | None, variables: list[str]
+    engine: HookEngine, write_hook: WriteHook, response: Response | None, read: list[str]
 ) -> None:
+    """Every hook is given the files, whether somebody waits for an answer or not."""
     hook = write_hook(
         """
         compgen -v | grep RESPONSE_PATH > $METRICS_PATH
@@ -127,8 +128,12 @@ async def test_an_answer_for_the_api_server(
     )
     call = HookCall(HOOK, hook, (b"[]",), VALUES, CONFIG_VALUES, 60, response=response)
     effects = (await engine.run(call)).effects
-    assert effects.metrics.decode().split() == variables
-    assert effects.response.decode().split() == variables  # one file, whatever it is called
+    assert effects.metrics.decode().split() == [
+        "ADMISSION_RESPONSE_PATH",
+        "CONVERSION_RESPONSE_PATH",
+        "VALIDATING_RESPONSE_PATH",
+    ]
+    assert effects.response.decode().split() == read  # one file, whatever it is called
 
 
 async def test_contexts_of_many_megabytes(engine: HookEngine, write_hook: WriteHook) -> None:
@@ -188,6 +193,19 @@ async def test_a_failure_with_much_stderr_stays_short(engine: HookEngine, write_
 async def test_a_signal_is_named(engine: HookEngine, write_hook: WriteHook) -> None:
     with pytest.raises(HookFailed, match=r"run ended with signal SIGSEGV$"):
         await _run(engine, write_hook("kill -SEGV $$"))
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [pytest.param("exit 3", HookFailed, id="exit code"), pytest.param("sleep 1000", HookTimedOut, id="deadline")],
+)
+async def test_what_a_failed_hook_asks_for_about_objects_is_kept(
+    make_engine: Callable[..., HookEngine], write_hook: WriteHook, body: str, error: type[HookFailed]
+) -> None:
+    before = "echo '{' > $VALUES_JSON_PATCH_PATH; echo 'operation: Delete' > $KUBERNETES_PATCH_PATH"
+    with pytest.raises(error) as caught:
+        await _run(make_engine(), write_hook(f"{before}; {body}"), timeout_s=1.0)
+    assert caught.value.object_patch == b"operation: Delete\n"
 
 
 async def test_a_hook_that_takes_too_long(engine: HookEngine, write_hook: WriteHook, tmp_dir: Path) -> None:

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import LogCapture
 
 from addon_operator.errors import KubeError
-from addon_operator.hooks.bindings import FieldRequirement, HookConfig, Kubernetes, Lifecycle, LifecycleKind, WatchEvent
+from addon_operator.hooks.bindings import HookConfig, Kubernetes, Lifecycle, LifecycleKind, WatchEvent
 from addon_operator.hooks.call import HookId
 from addon_operator.hooks.context import ObjectEvent, Synchronization
 from addon_operator.hooks.folding import MOST_CONTEXTS
@@ -238,13 +238,15 @@ def test_it_waits_until_everything_is_listed() -> None:
 def test_a_server_that_does_not_answer_is_named_with_the_binding_and_nothing_is_lost() -> None:
     async def scenario(bench: Bench) -> None:
         loop = asyncio.get_running_loop()
+        starting = asyncio.create_task(bench.synchronize(hook(PODS, NODES, module=None)), name="start")
+        await asyncio.sleep(1)
+        bench["nodes"].last_error = KubeError("GET /nodes: 500", status=500, reason="InternalError")
         with pytest.raises(KubeError) as caught:
-            await bench.synchronize(hook(PODS, NODES, module=None))
-        assert (
-            str(caught.value)
-            == "global hook hooks/x, binding pods, kubernetes[0], global hook hooks/x, binding nodes, kubernetes[1]: "
-            "not listed within 60 s"
-        )
+            await starting
+        assert str(caught.value).splitlines() == [
+            "global hook hooks/x, binding pods, kubernetes[0]: not listed within 60 s",
+            "global hook hooks/x, binding nodes, kubernetes[1]: not listed within 60 s: GET /nodes: 500",
+        ]
         assert loop.time() == 60
         for binding in ("pods", "nodes"):
             bench[binding].list()
@@ -483,15 +485,26 @@ def test_a_binding_that_is_free_before_anybody_asks_synchronizes_in_the_usual_wa
     assert play(scenario, lists_at_once=False).late == []
 
 
-def test_a_blocked_binding_is_visible(log: LogCapture) -> None:
+@pytest.mark.parametrize(
+    ("listed", "event"),
+    [
+        pytest.param(False, "binding cannot watch, its Synchronization waits", id="from the start"),
+        pytest.param(
+            True, "binding cannot watch any more, its snapshot is no longer kept up to date", id="after a while"
+        ),
+    ],
+)
+def test_a_blocked_binding_is_visible(log: LogCapture, listed: bool, event: str) -> None:
     async def scenario(bench: Bench) -> None:
-        await bench.synchronize(hook(PODS, NODES))
+        bench.monitors.start(hook(PODS, NODES))
+        if listed:
+            bench["nodes"].list()
         bench["nodes"].block(MISSING)
 
-    assert play(scenario).samples("binding_monitor_missing_total") == {("nodes",): 1}
+    assert play(scenario, lists_at_once=False).samples("binding_monitor_missing_total") == {("nodes",): 1}
     (entry,) = [entry for entry in log.entries if entry["log_level"] == "warning"]
     expected = {"hook": "hooks/x", "module": "m", "binding": "nodes", "field": "kubernetes[1]", "error": MISSING}
-    assert expected.items() <= entry.items()
+    assert {"event": event, **expected}.items() <= entry.items()
 
 
 # --- the end --------------------------------------------------------------------------------------------------------
@@ -605,15 +618,8 @@ def test_runs_of_filters_and_events_are_timed() -> None:
         pytest.param(
             Kubernetes(
                 "all", "deploy", api_version="apps/v1", names=("a", "b"),
-                label_selector={
-                    "matchLabels": {"a": "b"},
-                    "matchExpressions": [{"key": "tier", "operator": "In", "values": ["x", "y"]}],
-                },
-                field_selector=(
-                    FieldRequirement("status.phase", equal=True, value="Running"),
-                    FieldRequirement("spec.nodeName", equal=False, value=""),
-                ),
-                namespaces=("n1", "n2"), namespace_labels={"matchLabels": {"env": "prod"}}, jq_filter=".spec",
+                label_selector="a=b,tier in (x,y)", field_selector="status.phase=Running,spec.nodeName!=",
+                namespaces=("n1", "n2"), namespace_labels="env=prod", jq_filter=".spec",
                 keep_full_objects=False,
             ),
             WatchSpec(
@@ -621,11 +627,6 @@ def test_runs_of_filters_and_events_are_timed() -> None:
                 ("n1", "n2"), "env=prod", ".spec", keep_objects=False,
             ),
             id="everything",
-        ),
-        pytest.param(
-            Kubernetes("x", "Pod", field_selector=(FieldRequirement("metadata.name", equal=True, value="a,b=c\\d"),)),
-            WatchSpec("Pod", field_selector="metadata.name=a\\,b\\=c\\\\d"),
-            id="values of fields are escaped",
         ),
     ],
 )  # fmt: skip

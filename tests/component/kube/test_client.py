@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import logging
+import socket
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,7 +15,9 @@ import pytest
 
 from addon_operator.errors import KubeError, SettingsError
 from addon_operator.jsondoc import JsonObject
+from addon_operator.kube import client as client_module
 from addon_operator.kube.client import KubeClient, RequestStat
+from addon_operator.webhooks.certificates import Authority, make_context
 from tests.component.kube.api import Api, breaks, gives, refuses, serving, streams
 
 
@@ -77,14 +82,13 @@ async def test_every_exchange_is_counted(api: Api, tmp_path: Path) -> None:
     assert {stat.host for stat in stats} == {api.url.removeprefix("http://")}
 
 
-@pytest.mark.parametrize("status", [429, 503])
-async def test_server_that_asks_for_patience_gets_it(client: KubeClient, api: Api, status: int) -> None:
-    api.steps = [refuses(status, "Busy", retry_after="1"), gives({"n": 1})]
+async def test_server_that_asks_for_patience_gets_it(client: KubeClient, api: Api) -> None:
+    api.steps = [refuses(429, "Busy", retry_after="1"), refuses(503, "Busy", retry_after="0"), gives({"n": 1})]
     loop = asyncio.get_running_loop()
     began = loop.time()
     assert await client.request("POST", "/x", body=b"{}") == b'{"n":1}'
     assert loop.time() - began >= 1
-    assert [asked.body for asked in api.asked] == [b"{}", b"{}"]
+    assert [asked.body for asked in api.asked] == [b"{}"] * 3
 
 
 @pytest.mark.parametrize(
@@ -103,6 +107,36 @@ async def test_other_refusals_are_raised_at_once(
         await client.request("GET", "/x", timeout_s=5)
     assert (caught.value.status, caught.value.reason) == (status, "Busy")
     assert caught.value.retry_after_s == (60.0 if retry_after == "60" else 0.1 if retry_after else None)
+
+
+ADMISSION = 'admission webhook "x.example.com" denied the request'
+RBAC = 'secrets "s" is forbidden: User "u" cannot get resource "secrets" in API group "" in the namespace "n"'
+QUOTA = 'secrets "s" is forbidden: exceeded quota: q, requested: count/secrets=1, used: count/secrets=1'
+POLICY = "secrets \"s\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request"
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        pytest.param(f"{ADMISSION}: no hush here", f": {ADMISSION}", id="webhook"),
+        pytest.param(f"{RBAC}: hush", f": {RBAC}", id="rbac"),
+        pytest.param(QUOTA, f": {QUOTA}", id="quota"),
+        pytest.param(f"{POLICY}: no hush here", f": {POLICY}", id="policy"),
+        pytest.param('Secret "s" is invalid: data: Invalid value: "hush"', "", id="what it was sent"),
+        pytest.param(f"hush: {ADMISSION}", "", id="somewhere inside"),
+    ],
+)
+async def test_refusals_about_secrets_say_why_without_what_is_in_them(
+    client: KubeClient, api: Api, message: str, said: str
+) -> None:
+    path = "/api/v1/namespaces/n/secrets/s"
+    api.steps = [refuses(403, "Forbidden", message=message), refuses(403, "Forbidden", message=message)]
+    with pytest.raises(KubeError) as caught:
+        await client.request("GET", path)
+    assert str(caught.value) == f"GET {path}: 403 Forbidden{said}"
+    with pytest.raises(KubeError) as caught:
+        await client.request("GET", "/x")
+    assert str(caught.value).endswith(message)
 
 
 async def test_refusal_that_is_not_json(client: KubeClient, api: Api) -> None:
@@ -124,6 +158,33 @@ async def test_nobody_listens() -> None:
             await client.request("GET", "/x")
     assert (caught.value.status, caught.value.reason) == (0, "Unreachable")
     assert [stat.code for stat in stats] == [0]
+
+
+async def test_server_that_says_no_goodbye_is_hung_up_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "_GOODBYE_S", 0.1)
+    pair, closed = Authority().issue(["127.0.0.1"], validity_s=600), threading.Event()
+    kubeconfig = tmp_path / "kubeconfig"
+
+    def answer(listening: socket.socket) -> None:
+        with make_context(pair, ()).wrap_socket(listening.accept()[0], server_side=True) as connection:
+            connection.recv(2**16)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}")
+            closed.wait(60)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"https://127.0.0.1:{listening.getsockname()[1]}"
+        authority = base64.b64encode(pair.authority).decode()
+        kubeconfig.write_text(
+            "{current-context: x, contexts: [{name: x, context: {cluster: c, user: u}}], users: [{name: u, user: {}}],"
+            f" clusters: [{{name: c, cluster: {{server: '{address}', certificate-authority-data: {authority}}}}}]}}"
+        )
+        serving = asyncio.create_task(asyncio.to_thread(answer, listening))
+        async with connected(kubeconfig) as (client, _):
+            assert await client.request("GET", "/x") == b"{}"
+        left = [one for one in client._sockets if one.fileno() >= 0]
+        closed.set()
+        await serving
+    assert left == []
 
 
 async def test_redirect_is_not_followed_with_our_credentials(client: KubeClient, api: Api) -> None:
@@ -229,7 +290,8 @@ async def test_children_reach_the_same_cluster(api: Api, tmp_path: Path, monkeyp
     [
         pytest.param(None, None, "no such file", id="missing"),
         pytest.param("a: [swordfish", None, "not YAML", id="not YAML"),
-        pytest.param("[]", None, "kubeconfig", id="a list"),
+        pytest.param("[]", None, "not a kubeconfig", id="a list"),
+        pytest.param("root:x:0", None, "not a kubeconfig", id="a text"),
         pytest.param("{}", None, "current-context", id="empty"),
         pytest.param(
             "{current-context: x, contexts: [{name: x, context: {cluster: c}}],"
@@ -288,8 +350,8 @@ async def test_stream_gives_whole_lines(client: KubeClient, api: Api, chunks: li
 
 async def test_stream_that_goes_silent_or_breaks_is_an_error(client: KubeClient, api: Api) -> None:
     api.steps = [streams(b"a\n", stay=True), breaks(b"a\n"), streams(stay=True)]
-    for reason, count in [("Timeout", 1), ("ConnectionLost", 1), ("Timeout", 0)]:
-        lines = client.stream("/x", query={}, idle_timeout_s=0.3)
+    for reason, count, idle_s in [("Timeout", 1, 1), ("ConnectionLost", 1, 3), ("Timeout", 0, 0.1)]:
+        lines = client.stream("/x", query={}, idle_timeout_s=idle_s)
         assert [await anext(lines) for _ in range(count)] == [b"a"] * count
         with pytest.raises(KubeError) as caught:
             await anext(lines)

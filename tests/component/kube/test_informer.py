@@ -192,8 +192,8 @@ def page_requests() -> list[str]:
 
 async def test_list_and_watch_are_one_request_where_the_server_streams(client: KubeClient, api: Api) -> None:
     after = line("MODIFIED", config_map("a", 30))
-    steps = [streamed(20, config_map("b", 12), config_map("a", 11), then=after, stay=True)]
-    informer, heard = await play(client, api, steps, streaming=True, watch_timeout_s=0.5)
+    steps = [streamed(20, config_map("b", 12), config_map("a", 11), then=after)]
+    informer, heard = await play(client, api, steps, streaming=True)
     assert informer.synced.is_set()
     assert heard.short() == [("ADDED", "b", "12"), ("ADDED", "a", "11"), ("MODIFIED", "a", "30")]
     query = api.asked[0].query
@@ -264,7 +264,7 @@ async def test_server_that_does_not_know_streamed_lists_is_asked_for_pages(clien
     told: list[KubeError | None] = []
     endless = streams(line("ADDED", config_map("a", 1)), stay=True)
     steps = [endless, page(9, config_map("a", 1), config_map("b", 2))]
-    _, heard = await play(client, api, steps, streaming=True, watch_timeout_s=0.5, on_trouble=told.append)
+    _, heard = await play(client, api, steps, streaming=True, watch_timeout_s=2, on_trouble=told.append)
     assert heard.short() == [("ADDED", "a", "1"), ("ADDED", "b", "2")]
     assert "no end of the list" in str(told[0])
     assert told[1:] == [None]
@@ -350,7 +350,7 @@ async def test_credentials_that_cannot_be_read_for_a_while_are_a_passing_trouble
 async def test_watch_is_resumed_after_the_last_thing_seen(client: KubeClient, api: Api) -> None:
     lost = streams(line("ADDED", config_map("a", 10)), bookmark(20), stay=True)
     broken = breaks(line("MODIFIED", config_map("a", 30)))
-    _, heard = await play(client, api, [page(9), lost, broken], watch_timeout_s=1)
+    _, heard = await play(client, api, [page(9), lost, broken], watch_timeout_s=3)
     assert heard.short() == [("ADDED", "a", "10"), ("MODIFIED", "a", "30")]
     assert watches(api) == ["9", "20", "30"]
     assert lists(api) == 1
@@ -415,14 +415,14 @@ async def test_pages_that_expire_are_listed_again_in_one_piece(client: KubeClien
 
 
 async def test_known_states_are_not_told_twice(client: KubeClient, api: Api) -> None:
-    again = streams(line("ADDED", config_map("a", 1)), line("DELETED", config_map("never seen", 5)), stay=True)
-    _, heard = await play(client, api, [page(9, config_map("a", 1)), again], watch_timeout_s=1)
+    again = streams(line("ADDED", config_map("a", 1)), line("DELETED", config_map("never seen", 5)))
+    _, heard = await play(client, api, [page(9, config_map("a", 1)), again])
     assert heard.short() == [("ADDED", "a", "1")]
 
 
 async def test_deleted_object_is_handed_out_as_it_was(client: KubeClient, api: Api) -> None:
-    deleted = streams(line("DELETED", config_map("a", 7)), stay=True)
-    _, heard = await play(client, api, [page(5, config_map("a", 1)), deleted], watch_timeout_s=1)
+    deleted = streams(line("DELETED", config_map("a", 7)))
+    _, heard = await play(client, api, [page(5, config_map("a", 1)), deleted])
     assert heard.short() == [("ADDED", "a", "1"), ("DELETED", "a", "7")]
     assert heard.events[-1].object["data"] == {"version": "7"}
 
@@ -466,6 +466,7 @@ async def test_not_synced_says_what_and_why(client: KubeClient, api: Api) -> Non
     api.steps = [refuses(500, "InternalError", message="no leader") for _ in range(20)]
     informer = Informer(client, CONFIG_MAPS, namespace="n", handler=Heard())
     async with running(informer):
+        await api.until_asked(2)
         with pytest.raises(KubeError, match=r"configmaps in n: not listed within 0\.3 s: .*500 InternalError"):
             await informer.wait_synced(0.3)
 
@@ -496,7 +497,7 @@ async def test_metadata_only_asks_for_no_more(client: KubeClient, api: Api) -> N
 async def test_long_trouble_is_said_once_and_so_is_its_end(
     client: KubeClient, api: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    steps = [page(9), *(refuses(500, "Broken") for _ in range(4)), streams(bookmark(10), stay=True)]
-    await play(client, api, steps, watch_timeout_s=1)
+    steps = [page(9), *(refuses(500, "Broken") for _ in range(4)), streams(bookmark(10))]
+    await play(client, api, steps)
     said = capsys.readouterr()
     assert (said.out + said.err).count("the API server is watched again") == 1

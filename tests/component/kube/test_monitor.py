@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, cast
@@ -331,6 +332,96 @@ def test_permission_that_is_taken_away_and_given_back() -> None:
         site.server.put("a")
         await quiet()
         assert (heard.reasons, heard.short()) == ([reason, None], [("Modified", "a")])
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("listed", [False, True], ids=["from the start", "after a while"])
+def test_a_resource_that_the_server_fails_on_for_long(listed: bool) -> None:
+    async def scenario(site: Site) -> None:
+        site.server.put("a")
+        monitor, heard = site.begin()
+        if listed:
+            await monitor.wait_listed()
+        site.server.refuse(PATH, 500, "InternalError", "conversion webhook failed: no such host")
+        await asyncio.sleep(5)
+        assert (monitor.blocked_reason, monitor.kind_missing, str(monitor.last_error)) == (
+            None, False, f"GET {PATH}: conversion webhook failed: no such host"
+        )  # fmt: skip
+        await asyncio.sleep(30)
+        reason = f"GET {PATH}: conversion webhook failed: no such host"
+        assert (monitor.blocked_reason, monitor.kind_missing, monitor.listed) == (reason, False, listed)
+        await monitor.settled()
+        site.server.refuse(PATH, 500, "InternalError", "conversion webhook failed: another time")
+        await asyncio.sleep(100)
+        assert heard.reasons == [reason]
+        site.server.refusals.clear()
+        await quiet()
+        site.server.put("b")
+        await quiet()
+        assert (heard.reasons, monitor.listed, monitor.last_error) == ([reason, None], True, None)
+
+    play(scenario)
+
+
+def test_a_server_that_comes_back_now_and_then_blocks_nothing() -> None:
+    async def scenario(site: Site) -> None:
+        monitor, heard = site.begin()
+        for _ in range(10):
+            site.server.refuse(PATH, 500, "InternalError", "etcdserver: leader changed")
+            await asyncio.sleep(10)
+            site.server.refuse(PATH, 0, "Unreachable")
+            await asyncio.sleep(10)
+        assert (monitor.blocked_reason, heard.reasons) == (None, [])
+
+    play(scenario)
+
+
+def test_kind_that_cannot_be_watched_is_waited_for() -> None:
+    async def scenario(site: Site) -> None:
+        monitor, heard = site.begin("widget")
+        await monitor.settled()
+        assert monitor.kind_missing
+        asked = site.server.discovered
+        await asyncio.sleep(1000)
+        assert site.server.discovered <= asked + 20
+        site.server.served[1:] = [WIDGETS]
+        site.server.put("widgets.example.com", "", path=CRDS)
+        await monitor.wait_listed()
+        assert heard.reasons == [
+            "the API server does not let the kind widget be listed and watched; waiting for it", None,
+        ]  # fmt: skip
+
+    play(scenario, lambda: Server(dataclasses.replace(WIDGETS, verbs=("create",))))
+
+
+def test_kind_that_is_named_but_not_served_is_not_waited_for() -> None:
+    async def scenario(site: Site) -> None:
+        site.server.refuse(WIDGETS.path(), 404, "NotFound")
+        monitor, heard = site.begin("widget")
+        await monitor.settled()
+        reason = "the API server names the kind widget, but does not serve it; trying again"
+        assert (heard.reasons, monitor.kind_missing) == ([reason], True)
+        await asyncio.sleep(100)
+        site.server.refusals.clear()
+        await monitor.wait_listed()
+        assert heard.reasons == [reason, None]
+
+    play(scenario, lambda: Server(WIDGETS))
+
+
+def test_what_keeps_the_server_from_being_asked_is_known() -> None:
+    async def scenario(site: Site) -> None:
+        async def fail() -> Discovery:
+            raise KubeError("no route to host", status=0, reason="Unreachable")
+
+        monitors = Monitors(cast("KubeClient", site.server), fail)
+        task = asyncio.create_task(monitors.run(), name="monitors under test")
+        monitor = monitors.start(WatchSpec("ConfigMap"), Heard(), title="hook h, binding b")
+        await asyncio.sleep(10)
+        assert (monitor.blocked_reason, str(monitor.last_error)) == (None, "no route to host")
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
     play(scenario)
 

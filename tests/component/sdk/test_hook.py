@@ -86,7 +86,9 @@ def main(ctx: Context) -> None:
     ],
     ids=["raises", "exits", "missing value", "no JSON"],
 )
-def test_failure_writes_nothing(bench: HookBench, write_hook: WriteHook, ending: str, code: int, message: str) -> None:
+def test_failure_writes_nothing_but_changes_to_objects(
+    bench: HookBench, write_hook: WriteHook, ending: str, code: int, message: str
+) -> None:
     body = f"""
 import sys
 
@@ -99,9 +101,26 @@ def main(ctx: Context) -> None:
 {MAIN}
 """
     run = bench.run(write_hook(body))
-    assert (run.code, run.is_silent) == (code, True)
+    assert (run.code, run.written) == (code, {"KUBERNETES_PATCH_PATH"})
+    assert [str(one.common.target) for one in run.objects()] == ["Pod/p"]
     assert message in run.stderr
     assert not message or "in main\n" in run.stderr
+
+
+@pytest.mark.parametrize("ending", ["sys.exit()", "sys.exit(0)"])
+def test_an_exit_that_is_no_failure_writes_everything(bench: HookBench, write_hook: WriteHook, ending: str) -> None:
+    body = f"""
+import sys
+
+@hook(BeforeHelm(10))
+def main(ctx: Context) -> None:
+    ctx.values["myModule.a"] = 1
+    {ending}
+
+{MAIN}
+"""
+    run = bench.run(write_hook(body))
+    assert (run.code, run.written) == (0, {"VALUES_JSON_PATCH_PATH"})
 
 
 def test_result_file_that_is_not_given(bench: HookBench, write_hook: WriteHook, tmp_path: Path) -> None:

@@ -66,7 +66,12 @@ class HookRun:
     @property
     def is_silent(self) -> bool:
         """Answers whether no result file was written."""
-        return not any(self.files.values())
+        return not self.written
+
+    @property
+    def written(self) -> set[str]:
+        """Gives the variables of the result files that were written."""
+        return {variable for variable, content in self.files.items() if content}
 
 
 class HookBench:

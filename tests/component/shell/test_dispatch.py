@@ -151,12 +151,13 @@ FAILURES = {
 
 
 @pytest.mark.parametrize(("body", "code", "place"), FAILURES.values(), ids=FAILURES)
-def test_failure_names_handler_and_line_and_writes_nothing(
+def test_failure_names_handler_and_line_and_writes_nothing_but_changes_to_objects(
     run_handler: RunHandler, body: str, code: int, place: str
 ) -> None:
     before = "values::set myModule.early 1; kubernetes::delete Pod p; metrics::set m 1"
     run = run_handler(f"{before}; {body}\necho on", contexts=[{"binding": "beforeHelm"}] * 2)
-    assert (run.code, run.stdout, run.is_silent) == (code, "", True)
+    assert (run.code, run.stdout, run.written) == (code, "", {"KUBERNETES_PATCH_PATH"})
+    assert len(run.objects()) == 1
     last = f"hook.sh: handler __before_helm failed for binding beforeHelm: exit code {code}\n"
     assert run.stderr.endswith(f"hook.sh: {place}\n{last}" if place else last)
 

@@ -17,6 +17,7 @@ from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.kube import patch_ops
 from addon_operator.kube.patch_ops import Common, Create, Delete, JqPatch, JsonPatch, MergePatch, Target
 from addon_operator.metric_ops import Expire, Record
+from tests.component.shell.bench import HookBench
 from tests.component.shell.conftest import LIBRARY, RunHandler
 
 CONFIG_MAP: JsonObject = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "b"}}
@@ -84,6 +85,14 @@ def test_context_outside_of_a_handler(run_script: RunHandler) -> None:
     run = run_script("context::get binding")
     assert run.code != 0
     assert "only a handler has a current context" in run.stderr
+
+
+def test_context_in_a_script_that_a_handler_starts(run_script: RunHandler, bench: HookBench) -> None:
+    text = "set -eu\nsource '{}'\ncontext::get binding\ncontext::is_true yes && context::jq -r .yes\n"
+    child = bench.write("child.sh", "#!/usr/bin/env bash\n" + text.format(LIBRARY))
+    contexts = [{"binding": "first", "yes": True}, {"binding": "second", "yes": True}]
+    run = run_script(f'__main__() {{ "{child}"; }}\nhook::run "$@"', contexts=contexts)
+    assert (run.lines, run.stderr) == (["first", "true", "second", "true"], "")
 
 
 def test_metrics(run_handler: RunHandler) -> None:
@@ -156,8 +165,8 @@ JQ
     first, second = run_handler(body).objects()
     assert isinstance(first, JqPatch)
     assert isinstance(second, JqPatch)
-    assert first.program.input_text('{"metadata": {}}').all() == [{"metadata": {"labels": {"a b": "ü"}}}]
-    assert second.program.input_text("{}").all() == [{"x": 1}]
+    assert first.program.run(b'{"metadata": {}}') == ('{"metadata":{"labels":{"a b":"ü"}}}'.encode(),)
+    assert second.program.run(b"{}") == (b'{"x":1}',)
 
 
 def test_objects_the_operator_refuses(run_handler: RunHandler) -> None:

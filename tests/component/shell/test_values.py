@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from addon_operator import jsondoc
 from addon_operator.jsondoc import JsonObject, JsonValue
 from tests.component.shell.bench import HookBench
 from tests.component.shell.conftest import LIBRARY, RunHandler
@@ -296,14 +297,26 @@ def test_enabled_scripts_can_use_the_library(bench: HookBench) -> None:
     script = bench.write(
         "enabled",
         f"#!/bin/bash\nset -eu\nsource {LIBRARY}\n"
-        "values::array_has global.enabledModules my-module && echo true\nmetrics::set m 1\nvalues::set myModule.a 1\n",
+        "values::array_has global.enabledModules my-module && echo true\nmetrics::set m 1\n",
     )
     run = bench.run(script)
-    assert (run.lines, len(run.metrics()), run.new_values()) == (
-        ["true"],
-        1,
-        {"global": {"enabledModules": ["my-module"]}, "myModule": {"a": 1}},
-    )
+    assert (run.lines, len(run.metrics())) == (["true"], 1)
+    only_reads = dict.fromkeys(("VALUES_JSON_PATCH_PATH", "CONFIG_VALUES_JSON_PATCH_PATH"), "")
+    assert bench.run(script, environment=only_reads).lines == ["true"]
+
+
+def test_changes_outside_of_handlers_are_seen_by_later_ones(run_script: RunHandler) -> None:
+    body = """
+    values::set myModule.internal.a 1
+    values::set --config myModule.kept true
+    values::set myModule.internal.b 2
+    values::jq -c .myModule.internal
+    values::is_true --config myModule.kept && echo kept
+    """
+    run = run_script(body)
+    assert run.lines == ['{"a":1,"b":2}', "kept"]
+    assert jsondoc.lookup(run.new_values(), "/myModule/internal") == {"a": 1, "b": 2}
+    assert jsondoc.lookup(run.new_config_values(), "/myModule/kept") is True
 
 
 def test_what_the_hook_writes_itself_is_kept(run_handler: RunHandler) -> None:

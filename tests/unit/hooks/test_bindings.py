@@ -16,7 +16,6 @@ from addon_operator.hooks.bindings import (
     Admission,
     AdmissionRule,
     Conversion,
-    FieldRequirement,
     HookConfig,
     Kubernetes,
     Lifecycle,
@@ -279,6 +278,10 @@ def test_bad_crontabs(crontab: str) -> None:
 # --- kubernetes -----------------------------------------------------------------------------------------------------
 
 
+LABEL_KEY = "the name of a label, such as app or example.com/app"
+LABEL_VALUE = "the value of a label: at most 63 letters, digits, '-', '_' and '.', a letter or digit at both ends"
+
+
 def test_kubernetes_defaults() -> None:
     config = _parse(_v1(kubernetes=[{"kind": "ds"}]))
     assert config.kubernetes == (Kubernetes("kubernetes", "ds"),)
@@ -302,14 +305,64 @@ def test_kubernetes_in_full() -> None:
     )  # fmt: skip
     assert watch == Kubernetes(
         name="n", kind="Deployment", api_version="apps/v1", events=("Added",), run_on_synchronization=False,
-        wait_for_synchronization=False, keep_full_objects=False, names=("p0", "p1"), label_selector=selector,
-        field_selector=(
-            FieldRequirement("status.phase", equal=True, value="Pending"),
-            FieldRequirement("spec.nodeName", equal=False, value=""),
-        ),
-        namespaces=("ns",), namespace_labels={"matchLabels": {"c": "d"}}, jq_filter=".metadata.labels",
+        wait_for_synchronization=False, keep_full_objects=False, names=("p0", "p1"),
+        label_selector="a=b,tier in (x),y", field_selector="status.phase=Pending,spec.nodeName!=",
+        namespaces=("ns",), namespace_labels="c=d", jq_filter=".metadata.labels",
         allow_failure=True, queue="q", include_snapshots_from=("n",), group="",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("selector", "text"),
+    [
+        pytest.param({"matchLabels": {}}, "", id="all"),
+        pytest.param({"matchLabels": {"b": "2", "example.com/a": ""}}, "b=2,example.com/a=", id="labels"),
+        pytest.param(
+            {
+                "matchLabels": {"a": "1"},
+                "matchExpressions": [
+                    {"key": "b", "operator": "In", "values": ["y", "x"]},
+                    {"key": "c", "operator": "NotIn", "values": ["z", ""]},
+                    {"key": "d", "operator": "Exists"},
+                    {"key": "e", "operator": "DoesNotExist", "values": []},
+                ],
+            },
+            "a=1,b in (x,y),c notin (,z),d,!e",
+            id="expressions",
+        ),
+    ],
+)
+def test_label_selectors(selector: JsonObject, text: str) -> None:
+    watch = _watch(labelSelector=selector, namespace={"labelSelector": selector})
+    assert (watch.label_selector, watch.namespace_labels) == (text, text)
+
+
+def test_values_of_fields_are_escaped() -> None:
+    expression: JsonObject = {"field": "metadata.name", "operator": "==", "value": "a,b=c\\d"}
+    watch = _watch(fieldSelector={"matchExpressions": [expression]})
+    assert watch.field_selector == "metadata.name=a\\,b\\=c\\\\d"
+
+
+HALTS = "jqFilter: halt and halt_error are not possible here; error(...) makes the filter fail"
+
+
+@pytest.mark.parametrize(
+    "program",
+    ["halt", "if .a then . else halt_error end", '"bye" | halt_error(1)'],
+    ids=["at once", "sometimes", "with a code"],
+)
+def test_a_filter_does_not_end_the_program(program: str) -> None:
+    assert _problems(_v1(kubernetes=[{"kind": "Pod", "jqFilter": program}])) == [f"kubernetes[0].{HALTS}"]
+
+
+def test_a_filter_may_speak_of_halting() -> None:
+    program = '.halt, .a.halt_error, {halt: 1}, "halt \\" halt", .asphalt # halt'
+    assert _watch(jqFilter=program).jq_filter == program
+
+
+@pytest.mark.parametrize("name", ["a", "a-b.c", "system:node", "Upper_Case", "me@example.com", "0", "..a"])
+def test_names_of_objects(name: str) -> None:
+    assert _watch(nameSelector={"matchNames": [name]}).names == (name,)
 
 
 @pytest.mark.parametrize(
@@ -364,6 +417,51 @@ def test_a_plain_list_of_namespaces() -> None:
             {"labelSelector": {"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["x"]}]}},
             "labelSelector.matchExpressions[0].values: not possible with operator Exists",
             id="values",
+        ),
+        pytest.param(
+            {"labelSelector": {"matchLabels": {"app": "bad value!"}}},
+            f"labelSelector.matchLabels.app: 'bad value!' is not {LABEL_VALUE}",
+            id="malformed label value",
+        ),
+        pytest.param(
+            {"labelSelector": {"matchLabels": {"app": "x" * 64}}},
+            f"labelSelector.matchLabels.app: '{'x' * 64}' is not {LABEL_VALUE}",
+            id="long label value",
+        ),
+        pytest.param(
+            {"labelSelector": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["x", "x,y=z"]}]}},
+            f"labelSelector.matchExpressions[0].values[1]: 'x,y=z' is not {LABEL_VALUE}",
+            id="malformed label value in an expression",
+        ),
+        *(
+            pytest.param(
+                {"labelSelector": {"matchExpressions": [{"key": key, "operator": "Exists"}]}},
+                f"labelSelector.matchExpressions[0].key: {key!r} is not {LABEL_KEY}",
+                id=f"malformed label {key[:8]}",
+            )
+            for key in ("tier!", "a b", "-a", "a/", "/a", "a/b/c", "Upper.io/a", f"{'d' * 254}/a")
+        ),
+        pytest.param(
+            {"namespace": {"labelSelector": {"matchLabels": {"a b": "x"}}}},
+            f"namespace.labelSelector.matchLabels.a b: 'a b' is not {LABEL_KEY}",
+            id="malformed label of namespaces",
+        ),
+        *(
+            pytest.param(
+                {"nameSelector": {"matchNames": ["a", name]}},
+                f"nameSelector.matchNames[1]: {name!r} is not the name of an object",
+                id=f"malformed name {name}",
+            )
+            for name in ("", ".", "..", "Bad_Name!", "a/b", "a b", "a,b", "a%2f", "a=b")
+        ),
+        *(
+            pytest.param(
+                {"namespace": {"nameSelector": selector}},
+                f"namespace.nameSelector{key}[1]: {name!r} is not the name of a namespace",
+                id=f"malformed namespace {name}{key}",
+            )
+            for name in ("", "Bad NS", "a/../b", "a.b", "a" * 64)
+            for key, selector in ((".matchNames", {"matchNames": ["a", name]}), ("", ["a", name]))
         ),
         pytest.param({"fieldSelector": {}}, "fieldSelector.matchExpressions: is required", id="no field expressions"),
         pytest.param(
@@ -518,7 +616,7 @@ def test_v0() -> None:
     plain = Kubernetes("onKubernetesEvent", "pod", run_on_synchronization=False)
     full = Kubernetes(
         "n", "pod", events=("Added", "Deleted"), run_on_synchronization=False, names=("o",),
-        label_selector={"matchLabels": {"a": "b"}}, namespaces=("x",), jq_filter=".", allow_failure=True,
+        label_selector="a=b", namespaces=("x",), jq_filter=".", allow_failure=True,
     )  # fmt: skip
     assert config.kubernetes == (plain, full, plain)
 

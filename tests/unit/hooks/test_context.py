@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from addon_operator.hooks.bindings import (
@@ -393,6 +393,7 @@ def mixes(draw: st.DrawFn) -> tuple[HookConfig, list[Context], dict[int, list[It
     return HookConfig(version, kubernetes=watched), draw(st.lists(context, max_size=6)), snapshots
 
 
+@settings(max_examples=30)
 @given(mixes())
 def test_any_mix_of_contexts_is_json_with_one_entry_for_each(
     mix: tuple[HookConfig, list[Context], dict[int, list[Item]]],

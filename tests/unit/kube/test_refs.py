@@ -4,14 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon_operator.errors import InputError, InvariantBroken
+from addon_operator.errors import InvariantBroken
 from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.refs import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
     ObjectKey,
     Resource,
-    label_selector,
     path_template,
 )
 
@@ -99,48 +98,3 @@ def test_path_template(path: str, template: str) -> None:
 def test_templates_do_not_depend_on_names(namespace: str, name: str) -> None:
     template = path_template(DEPLOYMENTS.path("a", "b", "status"))
     assert path_template(DEPLOYMENTS.path(namespace, name, "status")) == template
-
-
-@pytest.mark.parametrize(
-    ("selector", "text"),
-    [
-        pytest.param({}, "", id="everything"),
-        pytest.param({"b": "2", "a": "1"}, "a=1,b=2", id="plain labels"),
-        pytest.param({"matchLabels": {"b": "2", "a": ""}}, "a=,b=2", id="matchLabels"),
-        pytest.param(
-            {
-                "matchLabels": {"a": "1"},
-                "matchExpressions": [
-                    {"key": "b", "operator": "In", "values": ["y", "x"]},
-                    {"key": "c", "operator": "NotIn", "values": ["z"]},
-                    {"key": "d", "operator": "Exists"},
-                    {"key": "e", "operator": "DoesNotExist", "values": []},
-                ],
-            },
-            "a=1,b in (x,y),c notin (z),d,!e",
-            id="expressions",
-        ),
-        pytest.param({"matchLabels": None, "matchExpressions": None}, "", id="nulls"),
-    ],
-)
-def test_label_selector(selector: JsonObject, text: str) -> None:
-    assert label_selector(selector) == text
-
-
-@pytest.mark.parametrize(
-    ("selector", "message"),
-    [
-        pytest.param({"a": 1}, "label a", id="number"),
-        pytest.param({"matchLabels": []}, "matchLabels must be a map", id="list of labels"),
-        pytest.param({"matchExpressions": [{"operator": "Exists"}]}, r"\[0\]: key", id="no key"),
-        pytest.param({"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}, "operator", id="unknown"),
-        pytest.param({"matchExpressions": [{"key": "a", "operator": "In"}]}, "need values", id="no values"),
-        pytest.param(
-            {"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["1"]}]}, "take none", id="values"
-        ),
-        pytest.param({"matchExpressions": [{"key": "a", "operator": "In", "values": "x"}]}, "list of", id="no list"),
-    ],
-)
-def test_bad_label_selector(selector: JsonObject, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        label_selector(selector)

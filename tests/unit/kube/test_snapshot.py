@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon_operator.kube.snapshot import Filtered, Item, View, compiled, run_filter
+from addon_operator.kube.jq import compiled
+from addon_operator.kube.snapshot import Filtered, Item, View, run_filter
 
 KEY = ("n", "a")
 
@@ -58,8 +59,16 @@ def test_what_a_failing_filter_says_holds_nothing_of_the_object(program: str, er
     assert (outcome.result, outcome.error) == (b"null", error)
 
 
-def test_a_program_is_compiled_once() -> None:
-    assert compiled(".x.y") is compiled(".x.y")
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(b"1732200000123456789", b"1732200000123456790", id="integers beyond 2^53"),
+        pytest.param(b"1", b"true", id="a number and a truth"),
+    ],
+)
+def test_what_is_another_value_is_another_result(first: bytes, second: bytes) -> None:
+    results = [run_filter(compiled(".a"), b'{"a":%s}' % value).result for value in (first, second)]
+    assert results == [first, second]
 
 
 @pytest.mark.parametrize(
@@ -68,6 +77,10 @@ def test_a_program_is_compiled_once() -> None:
         pytest.param(None, filtered("1"), "Added", id="new"),
         pytest.param(filtered("1"), filtered("1"), None, id="same result"),
         pytest.param(filtered("1"), filtered("2"), "Modified", id="other result"),
+        pytest.param(filtered('{"a":1,"b":2}'), filtered('{"b":2,"a":1}'), None, id="same result in another order"),
+        pytest.param(filtered('{"a":1,"b":2}'), filtered('{"b":1,"a":2}'), "Modified", id="other result, same bytes"),
+        pytest.param(filtered("[1,2]"), filtered("[2,1]"), "Modified", id="other order of a list"),
+        pytest.param(filtered("9" * 5000 + "1"), filtered("9" * 5000 + "2"), "Modified", id="thousands of digits"),
         pytest.param(filtered("null"), filtered("null", error="e"), "Modified", id="begins to fail"),
         pytest.param(filtered("null", error="e"), filtered("null", error="e"), "Modified", id="fails again"),
         pytest.param(filtered("null", error="e"), filtered("null"), "Modified", id="mended"),

@@ -85,7 +85,11 @@ def test_snapshots_of_all_contexts() -> None:
         {"binding": "y", "snapshots": {"pods": [{"filterResult": 1}], "nodes": [{"object": POD}]}},
         watched=("pods", "nodes", "secrets"),
     )
-    assert context.snapshots == {"pods": (sdk.Item({}, 1),), "nodes": (sdk.Item(POD),), "secrets": ()}
+    assert context.snapshots == {"pods": (sdk.Item({}, 1),), "nodes": (sdk.Item(POD),)}
+    assert "secrets" not in context.snapshots
+    words = r"^this run, for x, y, was not given the snapshot 'secrets': .* include_snapshots_from=\['secrets'\]$"
+    with pytest.raises(LookupError, match=words):
+        context.snapshots["secrets"]
 
 
 def test_snapshot_of_a_binding_that_is_not_there() -> None:

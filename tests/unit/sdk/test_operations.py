@@ -69,7 +69,7 @@ def test_jq_patch(context: sdk.Context) -> None:
     (operation,) = patch_ops.parse(context.results()["KUBERNETES_PATCH_PATH"].encode(), "")
     assert isinstance(operation, JqPatch)
     assert operation.common.target == Target(None, "Pod", "n", "p")
-    assert operation.program.input_text("{}").all() == [{"x": "ü"}]
+    assert operation.program.run(b"{}") == ('{"x":"ü"}'.encode(),)
 
 
 def test_objects_are_taken_as_they_are_at_the_call(context: sdk.Context) -> None:

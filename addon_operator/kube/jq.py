@@ -1,0 +1,68 @@
+"""jq programs that hooks give: compiled once, run on JSON texts, answering with JSON texts.
+
+Pure. Texts on both sides, because numbers then stay as they are written: as Python's objects, integers beyond 2^53
+would be rounded. Those who call say what the outputs mean. Source: contract.md 2.2, 2.6.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Protocol
+
+from addon_operator import jsondoc
+
+# jq writes this, which is not JSON, in the place of what is nested deeper than 10,000 levels.
+_CUT = b"<skipped: too deep>"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """A compiled program."""
+
+    _compiled: _Compiled
+
+    def run(self, document: bytes) -> tuple[bytes, ...]:
+        """Answers all outputs for one JSON document, as compact JSON.
+
+        Raises:
+            ValueError: the program failed on this document; the message may quote it.
+        """
+        outputs = tuple(text.encode() for text in self._compiled.input_text(document.decode()).all())
+        for output in outputs:
+            if _CUT in output:
+                _check_whole(output)
+        return outputs
+
+
+@functools.lru_cache(maxsize=512)
+def compiled(source: str) -> Program:
+    """Compiles a program, once as long as it is in use.
+
+    Raises:
+        ValueError: it does not compile; the message quotes it.
+    """
+    import jq  # noqa: PLC0415 -- only programs pay for it
+
+    # Alone first: what is unfinished may become whole by what follows, and messages name places in what was given.
+    jq.compile(source)
+    try:
+        # Two line ends, since a backslash at the end of a remark takes the first one into it.
+        return Program(jq.compile(f"(\n{source}\n\n) | tojson"))
+    except ValueError:
+        raise ValueError("jq: error: import, include and module are not possible here") from None
+
+
+class _Compiled(Protocol):
+    def input_text(self, text: str, /) -> _Outputs: ...
+
+
+class _Outputs(Protocol):
+    def all(self) -> list[str]: ...
+
+
+def _check_whole(output: bytes) -> None:
+    try:
+        jsondoc.loads(output)
+    except ValueError:
+        raise ValueError("the result is nested too deeply") from None
