@@ -19,7 +19,7 @@ from pathlib import Path
 import click
 
 from addon_operator import __version__, logs, process
-from addon_operator.assembly import Disk, Foundation, assemble
+from addon_operator.assembly import Disk, Foundation, Parts
 from addon_operator.backoff import RetryPolicy
 from addon_operator.dispatch.converge import ConvergeHandler
 from addon_operator.dispatch.handlers import Handlers
@@ -47,7 +47,18 @@ from addon_operator.server.public import PublicServer
 from addon_operator.server.status import ConvergeStatus, Startup
 from addon_operator.settings import Settings
 from addon_operator.tasks.queue import Attempt, QueueSet
-from addon_operator.tasks.task import Converge, ConvergePhase, Outcome, RunHook, RunModules, Task, kind
+from addon_operator.tasks.task import (
+    ApplyConfig,
+    Converge,
+    ConvergePhase,
+    DeleteModule,
+    Outcome,
+    PurgeRelease,
+    RunHook,
+    RunModules,
+    Task,
+    kind,
+)
 from addon_operator.values.store import ValuesStore
 from addon_operator.webhooks.host import WebhookHost
 
@@ -59,6 +70,9 @@ _SYNC_WITHIN_S = 60.0
 _NOTED_WITHIN_S = 5.0
 _RUN_DRY_WITHIN_S = 30.0
 _ONCE_FAILURES = 3
+_INTERRUPTED = 130
+# What brings modules up to date outside of a converge.
+_CHANGES = (RunModules, DeleteModule, PurgeRelease, ApplyConfig)
 
 
 def run(settings: Settings, *, once: bool) -> int:
@@ -67,7 +81,7 @@ def run(settings: Settings, *, once: bool) -> int:
     With `once`, what was done is printed to stdout as a table.
 
     Returns:
-        The exit status: 0 stopped or converged; 1 a task kept failing (only with `once`).
+        The exit status: 0 stopped or converged; only with `once`: 1 something kept failing, 130 a signal came first.
 
     Raises:
         AddonOperatorError: it could not start.
@@ -100,12 +114,13 @@ async def _run(settings: Settings, directory: Path, *, once: bool) -> int:
     except asyncio.CancelledError:
         if not operator.stopping:
             raise
-        return 0
+        return _INTERRUPTED if once else 0
     except BaseExceptionGroup as group:
         # The groups of tasks wrap what ended them; the first error of ours says what it was.
         known = group.subgroup(AddonOperatorError)
         raise _first(known or group) from group
     finally:
+        await process.end_orphans()
         log.info("operator stopped")
 
 
@@ -162,8 +177,13 @@ class Operator:
         """Starts, works and stops; see the function `run`."""
         chosen = self._settings
         log.info("operator starts", version=__version__, namespace=chosen.namespace)
+        for reason in chosen.without_effect:
+            log.warning("setting without effect", reason=reason)
         async with contextlib.AsyncExitStack() as stack:
             await self._serve_http(stack)
+            debug = DebugServer(chosen.debug_socket)
+            await debug.start()
+            stack.push_async_callback(debug.stop)
             client = await self._connect(stack)
             engine = self._engine(client)
             async with asyncio.TaskGroup() as group:
@@ -173,7 +193,7 @@ class Operator:
                 files_read = group.create_task(self._read_disk(engine), name="read files")
                 group.create_task(client.wait_reachable(), name="wait for the API server")
             binary, disk = helm_found.result(), files_read.result()
-            cluster = await Cluster.ask(client)
+            cluster = await client.patiently(lambda: Cluster.ask(client))
             helm = HelmClient(
                 kube=client,
                 binary=binary,
@@ -199,7 +219,7 @@ class Operator:
                 intake=self._intake,
                 metrics=self._metrics,
             )
-            return await self._work(given, stack, once=once)
+            return await self._work(given, stack, debug, once=once)
 
     # --- start
 
@@ -277,9 +297,11 @@ class Operator:
 
     # --- work
 
-    async def _work(self, given: Foundation, stack: contextlib.AsyncExitStack, *, once: bool) -> int:
+    async def _work(
+        self, given: Foundation, stack: contextlib.AsyncExitStack, debug: DebugServer, *, once: bool
+    ) -> int:
         client, metrics = given.client, self._metrics
-        parts = assemble(
+        parts = Parts(
             given,
             warn=lambda about, reason, message: self._warn(client, about, reason, message),
             on_refused=lambda error: self._config_refused(client, error),
@@ -292,14 +314,12 @@ class Operator:
             parts.monitors.start(hook)
         async with _background() as start_watch:
             start_watch(parts.monitors.run(), "monitors of hooks")
-            await parts.config.load()
+            await client.patiently(parts.config.load)
             _check_static(parts.store, parts.enablement)
             start_watch(parts.storage.run(), "informer of releases")
             start_watch(parts.healing.run(), "healing")
             await parts.storage.wait_synced(_SYNC_WITHIN_S)
-            debug = DebugServer(parts.inspector, self._settings.debug_socket)
-            await debug.start()
-            stack.push_async_callback(debug.stop)
+            debug.inspector = parts.inspector
             await parts.webhooks.start()
             stack.push_async_callback(parts.webhooks.stop)
             await parts.webhooks.clear_stale()
@@ -314,15 +334,15 @@ class Operator:
                     start(parts.webhooks.run(), "webhooks")
                     start(_clear_conversions(done, parts.webhooks), "conversions that nobody serves")
                     status = await self._first_converge(done) if once else await _for_ever()
-                    if status == 0:
-                        await self._run_dry()
+                    if status == 0 and not await self._run_dry():
+                        status = 1
                     await parts.reactions.withdraw_all()
             finally:
                 await _within(_NOTED_WITHIN_S, parts.deployment.settle())
                 await parts.deployment.close()
-        if once:
-            click.echo(modules_table(parts.inspector.modules()))
-        return status
+        modules = parts.inspector.modules()
+        click.echo(modules_table(modules))
+        return 1 if any(module.last_error for module in modules) else status
 
     async def _first_converge(self, done: asyncio.Event) -> int:
         """Waits for the end of the first converge, or until a task has failed too often."""
@@ -336,12 +356,17 @@ class Operator:
                 wait.cancel()
         return 0 if done.is_set() else 1
 
-    async def _run_dry(self) -> None:
-        """Gives hooks in named queues the time to end what the first converge has led to."""
+    async def _run_dry(self) -> bool:
+        """Gives hooks in named queues the time to end what the first converge has led to; answers whether they did."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_RUN_DRY_WITHIN_S):
-                while any(len(queue) for queue in self._queues.all()):  # noqa: ASYNC110 -- once, before the end
+                # Once, before the end: no event says that all queues are empty.
+                while any(map(len, self._queues.all())) and not self._stuck.is_set():  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
+        left = {queue.name: len(queue) for queue in self._queues.all() if len(queue)}
+        for name, count in left.items():
+            log.error("a queue did not run dry", queue=name, tasks=count)
+        return not left
 
     async def _tick(self) -> None:
         while True:
@@ -366,7 +391,7 @@ class Operator:
             queue=attempt.queue,
             seconds=attempt.waited_s,
         )
-        if attempt.queue != MAIN_QUEUE and not _is_waited_for(attempt.task):
+        if attempt.queue != MAIN_QUEUE and not _is_waited_for(attempt.task) and not self._has_converged():
             return
         if attempt.failures >= _ONCE_FAILURES:
             self._stuck.set()
@@ -395,7 +420,7 @@ class Operator:
         if progress is None or not progress.begun:
             return ConvergeStatus(Startup.NOT_STARTED, stopping=self.stopping)
         startup = Startup.DONE if progress.first_done.is_set() else Startup.IN_PROGRESS
-        tasks = sum(task.converge for task in self._queues.main.tasks)
+        tasks = sum(task.converge or isinstance(task.payload, _CHANGES) for task in self._queues.main.tasks)
         return ConvergeStatus(startup, tasks=tasks, stopping=self.stopping)
 
     def _count_request(self, stat: RequestStat) -> None:

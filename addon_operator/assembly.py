@@ -43,7 +43,7 @@ from addon_operator.reactions import Reactions
 from addon_operator.settings import Settings
 from addon_operator.tasks.queue import QueueSet
 from addon_operator.values.store import ValuesStore
-from addon_operator.webhooks.endpoint import EndpointSettings, WebhookSettings
+from addon_operator.webhooks.endpoint import WebhookSettings
 from addon_operator.webhooks.host import WebhookHost
 
 
@@ -73,203 +73,196 @@ class Foundation:
     metrics: Metrics
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts that are started, stopped or asked by `app.py`; they hold all others."""
+    """The parts of one operator, put together; `app.py`, and nobody else, starts, stops and asks them."""
 
-    store: ValuesStore
-    config: OperatorConfig
-    source: ConfigMapSource
-    enablement: Enablement
-    storage: ReleaseStorage
-    healing: Healing
-    monitors: HookMonitors
-    cron: Cron
-    webhooks: WebhookHost
-    reactions: Reactions
-    deployment: ModuleDeployment
-    converge: ConvergeHandler
-    handlers: Handlers
-    inspector: OperatorInspector
+    def __init__(self, given: Foundation, *, warn: Warn, on_refused: Callable[[AddonOperatorError], None]) -> None:
+        """Puts an operator together.
 
+        Args:
+            given: what it is built from.
+            warn: writes a Kubernetes Event.
+            on_refused: told when a new state of the ConfigMap is refused.
+        """
+        self._given = given
+        self._build_values(on_refused)
+        self._build_releases()
+        self._build_hooks(warn)
+        self._build_dispatch()
 
-def assemble(given: Foundation, *, warn: Warn, on_refused: Callable[[AddonOperatorError], None]) -> Parts:
-    """Puts an operator together.
+    def _build_values(self, on_refused: Callable[[AddonOperatorError], None]) -> None:
+        given, chosen = self._given, self._given.settings
+        registry = given.registry
+        registry.replace_modules(given.disk.scan.modules)
+        self.store = ValuesStore(given.disk.scan.global_section)
+        self.store.replace_modules(given.disk.scan.sections)
+        config_name = f"{chosen.namespace}/{chosen.config_map}"
+        self.source = ConfigMapSource(
+            given.client,
+            chosen.namespace,
+            chosen.config_map,
+            on_change=lambda data: self.config.receive(data),  # noqa: PLW0108 -- comes later
+        )
 
-    Args:
-        given: what it is built from.
-        warn: writes a Kubernetes Event.
-        on_refused: told when a new state of the ConfigMap is refused.
-    """
-    chosen, client, registry, intake, metrics = (
-        given.settings, given.client, given.registry, given.intake, given.metrics,
-    )  # fmt: skip
-    registry.replace_modules(given.disk.scan.modules)
-    store = ValuesStore(given.disk.scan.global_section)
-    store.replace_modules(given.disk.scan.sections)
-    storage = ReleaseStorage(
-        client,
-        chosen.namespace,
-        on_change=lambda name: intake.release_changed(storage.facts(name), deployment.attends),
-    )
-    healing = Healing(client, chosen.namespace, cluster=given.cluster, on_absent=intake.objects_absent)
-    source = ConfigMapSource(
-        client,
-        chosen.namespace,
-        chosen.config_map,
-        on_change=lambda data: config.receive(data),  # noqa: PLW0108 -- comes later
-    )
-    config_name = f"{chosen.namespace}/{chosen.config_map}"
-    config = OperatorConfig(
-        source,
-        store,
-        where=f"ConfigMap {config_name}",
-        module_keys=lambda: {module.key for module in registry.modules},
-        checked_keys=lambda document: {"global", *(module.key for module in enablement.flagged(document))},
-        on_accepted=intake.config_accepted,
-        on_rejected=on_refused,
-    )
-    enablement = Enablement(
-        registry=registry, store=store, engine=given.engine, config=lambda: config.in_force, config_name=config_name
-    )
-    monitors = HookMonitors(
-        Monitors(client, client.discover, on_watch_error=metrics.watch_error),
-        metrics,
-        on_event=intake.object_changed,
-        on_listed=intake.listed_late,
-        warn=warn,
-    )
-    hooks = HookRuns(
-        engine=given.engine,
-        store=store,
-        config=config,
-        patcher=ObjectPatcher(client, client.discover, on_delete=lambda key: healing.expect((key,))),
-        metrics=metrics,
-        enabled_modules=lambda: registry.enabled,
-        items=monitors.items,
-        timeout_s=chosen.hook_timeout_s,
-    )
-    deployment = ModuleDeployment(
-        deployer=Deployer(
-            client=given.helm,
-            storage=storage,
-            healing=healing,
+        def refused(error: AddonOperatorError) -> None:
+            on_refused(error)
+            self.converge.look_again()  # what allows it may have come with it
+
+        self.config = OperatorConfig(
+            self.source,
+            self.store,
+            where=f"ConfigMap {config_name}",
+            module_keys=lambda: {module.key for module in registry.modules},
+            checked_keys=lambda document: {"global", *(module.key for module in self.enablement.flagged(document))},
+            on_accepted=given.intake.config_accepted,
+            on_rejected=refused,
+        )
+        self.enablement = Enablement(
+            registry=registry,
+            store=self.store,
+            engine=given.engine,
+            config=lambda: self.config.in_force,
+            config_name=config_name,
+        )
+
+    def _build_releases(self) -> None:
+        given, chosen = self._given, self._given.settings
+        self.storage = ReleaseStorage(given.client, chosen.namespace, on_change=self._release_changed)
+        self.healing = Healing(
+            given.client,
+            chosen.namespace,
             cluster=given.cluster,
-            charts=ChartReader(),
-            stop_grace_s=chosen.shutdown_grace_s,
-        ),
-        storage=storage,
-        healing=healing,
-        store=store,
-        maintenance=lambda: config.in_force.maintenance,
-        metrics=metrics,
-    )
+            on_absent=given.intake.objects_absent,
+            on_undefined=given.intake.definition_gone,
+        )
+        self._charts = ChartReader()
+        self.deployment = ModuleDeployment(
+            deployer=Deployer(
+                client=given.helm,
+                storage=self.storage,
+                healing=self.healing,
+                cluster=given.cluster,
+                charts=self._charts,
+                stop_grace_s=chosen.shutdown_grace_s,
+            ),
+            storage=self.storage,
+            healing=self.healing,
+            store=self.store,
+            maintenance=lambda: self.config.in_force.maintenance,
+            metrics=given.metrics,
+        )
 
-    def find_hook(hook: HookId) -> Hook | None:
-        return given.disk.hooks.find(hook) if hook.module is None else registry.find_hook(hook)
+    def _release_changed(self, name: str) -> None:
+        self._given.intake.release_changed(self.storage.facts(name), self.deployment.attends)
 
-    cron = Cron()
-    webhooks = WebhookHost(
-        client,
-        reviewer=HookReviewer(hooks=hooks, find_hook=find_hook, on_changes=intake.values_changed, metrics=metrics),
-        settings=_webhook_settings(chosen),
-    )
-    reactions = Reactions(monitors=monitors, cron=cron, webhooks=webhooks, on_tick=intake.ticked)
-    runner = ModuleRunner(
-        registry=registry,
-        catalog=given.disk.catalog,
-        hooks=hooks,
-        reactions=reactions,
-        end_tasks=intake.end_module,
-        store=store,
-        deployment=deployment,
-        crds=CrdInstaller(
+    def _build_hooks(self, warn: Warn) -> None:
+        given, chosen, client = self._given, self._given.settings, self._given.client
+        self.monitors = HookMonitors(
+            Monitors(client, client.discover, on_watch_error=given.metrics.watch_error),
+            given.metrics,
+            on_event=given.intake.object_changed,
+            on_listed=given.intake.listed_late,
+            warn=warn,
+        )
+        self._hooks = HookRuns(
+            engine=given.engine,
+            store=self.store,
+            config=self.config,
+            patcher=ObjectPatcher(
+                client,
+                client.discover,
+                on_delete=lambda key: self.healing.expect((key,)),
+                on_delete_refused=lambda key: self.healing.unexpect((key,)),
+            ),
+            metrics=given.metrics,
+            enabled_modules=lambda: given.registry.enabled,
+            items=self.monitors.items,
+            timeout_s=chosen.hook_timeout_s,
+        )
+        self.cron = Cron()
+        self.webhooks = WebhookHost(
             client,
-            labels=dict(chosen.crd_extra_labels),
-            filter_prefixes=chosen.crd_filter_prefixes,
-            on_installed=given.cluster.refresh,
-        ),
-        metrics=metrics,
-    )
-    converge = ConvergeHandler(
-        queue=given.queues.main,
-        loader=given.disk.loader,
-        registry=registry,
-        store=store,
-        enablement=enablement,
-        runner=runner,
-        global_hooks=lambda binding: [hook.id for hook in given.disk.hooks.bound_to(binding)],
-        owned_releases=deployment.owned,
-        ignored_release=chosen.helm_ignore_release,
-        metrics=metrics,
-    )
-    handlers = Handlers(
-        queues=given.queues,
-        converge=converge,
-        registry=registry,
-        runner=runner,
-        hooks=hooks,
-        reactions=reactions,
-        global_hooks=given.disk.hooks,
-        find_hook=find_hook,
-        config=config,
-        enablement=enablement,
-        workers=chosen.module_workers,
-    )
-    inspector = OperatorInspector(
-        queues=given.queues,
-        hooks=given.disk.hooks,
-        store=store,
-        registry=registry,
-        enablement=enablement,
-        deployment=deployment,
-        config=config,
-        monitors=monitors,
-        namespace=chosen.namespace,
-    )
-    return Parts(
-        store=store,
-        config=config,
-        source=source,
-        enablement=enablement,
-        storage=storage,
-        healing=healing,
-        monitors=monitors,
-        cron=cron,
-        webhooks=webhooks,
-        reactions=reactions,
-        deployment=deployment,
-        converge=converge,
-        handlers=handlers,
-        inspector=inspector,
-    )
+            reviewer=HookReviewer(
+                hooks=self._hooks,
+                find_hook=self._find_hook,
+                on_changes=given.intake.values_changed,
+                metrics=given.metrics,
+            ),
+            settings=WebhookSettings(
+                namespace=chosen.namespace,
+                config_map=chosen.config_map,
+                validating_name=chosen.validating_webhook_name,
+                mutating_name=chosen.mutating_webhook_name,
+                admission=chosen.validating_webhook,
+                conversion=chosen.conversion_webhook,
+                host=chosen.webhook_host,
+            ),
+        )
+        self.reactions = Reactions(
+            monitors=self.monitors, cron=self.cron, webhooks=self.webhooks, on_tick=given.intake.ticked
+        )
 
+    def _find_hook(self, hook: HookId) -> Hook | None:
+        given = self._given
+        return given.disk.hooks.find(hook) if hook.module is None else given.registry.find_hook(hook)
 
-def _webhook_settings(chosen: Settings) -> WebhookSettings:
-    return WebhookSettings(
-        namespace=chosen.namespace,
-        config_map=chosen.config_map,
-        validating_name=chosen.validating_webhook_name,
-        mutating_name=chosen.mutating_webhook_name,
-        host=chosen.webhook_host,
-        admission=EndpointSettings(
-            listen_address=chosen.validating_webhook_address,
-            listen_port=chosen.validating_webhook_port,
-            service_name=chosen.validating_webhook_service,
-            service_port=chosen.validating_webhook_service_port,
-            server_cert=chosen.validating_webhook_cert,
-            server_key=chosen.validating_webhook_key,
-            ca=chosen.validating_webhook_ca,
-            client_ca=chosen.validating_webhook_client_ca or (),
-        ),
-        conversion=EndpointSettings(
-            listen_address=chosen.conversion_webhook_address,
-            listen_port=chosen.conversion_webhook_port,
-            service_name=chosen.conversion_webhook_service,
-            service_port=chosen.conversion_webhook_service_port,
-            server_cert=chosen.conversion_webhook_cert,
-            server_key=chosen.conversion_webhook_key,
-            ca=chosen.conversion_webhook_ca,
-            client_ca=chosen.conversion_webhook_client_ca or (),
-        ),
-    )
+    def _build_dispatch(self) -> None:
+        given, chosen = self._given, self._given.settings
+        runner = self._build_runner()
+        self.converge = ConvergeHandler(
+            queue=given.queues.main,
+            loader=given.disk.loader,
+            registry=given.registry,
+            store=self.store,
+            enablement=self.enablement,
+            runner=runner,
+            global_hooks=lambda binding: [hook.id for hook in given.disk.hooks.bound_to(binding)],
+            owned_releases=self.deployment.owned,
+            ignored_release=chosen.helm_ignore_release,
+            recheck_config=self.config.recheck,
+            metrics=given.metrics,
+        )
+        self.handlers = Handlers(
+            queues=given.queues,
+            converge=self.converge,
+            registry=given.registry,
+            runner=runner,
+            hooks=self._hooks,
+            reactions=self.reactions,
+            global_hooks=given.disk.hooks,
+            find_hook=self._find_hook,
+            config=self.config,
+            enablement=self.enablement,
+            workers=chosen.module_workers,
+        )
+        self.inspector = OperatorInspector(
+            queues=given.queues,
+            hooks=given.disk.hooks,
+            store=self.store,
+            registry=given.registry,
+            enablement=self.enablement,
+            deployment=self.deployment,
+            config=self.config,
+            monitors=self.monitors,
+            namespace=chosen.namespace,
+        )
+
+    def _build_runner(self) -> ModuleRunner:
+        given, chosen = self._given, self._given.settings
+        return ModuleRunner(
+            registry=given.registry,
+            catalog=given.disk.catalog,
+            hooks=self._hooks,
+            reactions=self.reactions,
+            end_tasks=given.intake.end_module,
+            store=self.store,
+            deployment=self.deployment,
+            crds=CrdInstaller(
+                given.client,
+                charts=self._charts,
+                labels=dict(chosen.crd_extra_labels),
+                filter_prefixes=chosen.crd_filter_prefixes,
+                on_installed=given.cluster.learn,
+            ),
+            metrics=given.metrics,
+        )

@@ -217,12 +217,11 @@ class OperatorInspector:
         state, verdict = self._registry.state(module.name), self._registry.verdict(module.name)
         release = self._deployment.facts(module.name) if module.has_release else None
         enabled = self._registry.is_enabled(module.name)
-        phase = "failed" if state.error and state.phase is not ModulePhase.READY else str(state.phase)
         return ModuleView(
             name=module.name,
             order=module.order,
             enabled=enabled,
-            state=phase,
+            state="failed" if state.error else state.phase.value,
             reason=self._waits_for(state) or (verdict.reason if verdict else "no converge has looked at it yet"),
             release=module.name if release and release.exists else None,
             revision=release.revision if release and release.exists else None,
@@ -245,14 +244,13 @@ class OperatorInspector:
     def _script(self, module: Module) -> ScriptView | None:
         if module.enabled_script is None:
             return None
-        failure = self._enablement.script_errors.get(module.name)
         verdict = self._registry.verdict(module.name)
         answer = verdict.script if verdict else None
         return ScriptView(
             path=str(module.enabled_script),
             result=answer.enabled if answer else None,
             reason=answer.reason or None if answer else None,
-            error=failure[0] if failure else None,
+            error=self._enablement.script_errors.get(module.name),
         )
 
     def _release(self, module: Module) -> ReleaseView | None:

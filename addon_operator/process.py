@@ -12,7 +12,8 @@ Three ways to reach processes that the child started, from the cheap one to the 
 - the leash, a pipe whose read end the child inherits and whose write end only the operator has: when the operator dies,
   in whatever way, the kernel closes the write end and sends SIGKILL to the process group (fcntl F_SETSIG, F_SETOWN).
   Unlike PR_SET_PDEATHSIG it is set from outside, so the child can be started with vfork, which is five times as fast
-  as fork from a process of this size, and it reaches the whole group.
+  as fork from a process of this size, and it reaches the whole group. The owner of a pipe can only be a group that
+  exists, so there is a gap of microseconds: what is started while the operator is killed may be missed.
 
 Environments are never logged and never part of an error.
 """
@@ -47,6 +48,7 @@ MAX_STDOUT_BYTES: Final = 64 * 2**20
 _TAIL_BYTES: Final = 8192
 _CHUNK_BYTES: Final = 64 * 2**10
 _KILLED_WITHIN_S: Final = 5.0
+_LOOKED_AT_AGAIN_S: Final = 0.005
 _WATCHED_AT_ONCE: Final = 100
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
@@ -54,7 +56,7 @@ _Usage: TypeAlias = tuple[float, float, int]
 
 _log = get_logger("process")
 _leaders: set[int] = set()
-_adopting = False
+_adopting_since: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +96,26 @@ def adopt_orphans(*, on: bool = True) -> None:
     Raises:
         OSError: the kernel refused.
     """
-    global _adopting  # noqa: PLW0603 -- mirrors a flag that the kernel has once for each process
+    global _adopting_since  # noqa: PLW0603 -- mirrors a flag that the kernel has once for each process
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_CHILD_SUBREAPER, int(on), 0, 0, 0) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"cannot adopt orphaned processes: {os.strerror(number)}")
-    _adopting = on
+    _adopting_since = int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")) if on else None
+
+
+async def end_orphans() -> None:
+    """Kills what left both its session and its environment, so that no run could tell that it was its own.
+
+    Called once by the app, after the last run. Reaches every child in a foreign session that was started after
+    `adopt_orphans`.
+    """
+    if _adopting_since is None:
+        return
+    since = _adopting_since
+    cancelled = await _end_all(lambda: dict.fromkeys((pid for pid, _ in _foreign(since)), True))
+    if cancelled is not None:
+        raise cancelled
 
 
 async def run(
@@ -209,8 +225,9 @@ class _Child:
         cancelled = await _outlast({gone}, _KILLED_WITHIN_S) or cancelled
         born = _Stat.read(self._pid)
         ended = self._reap()
-        if _adopting and born is not None:
-            cancelled = await self._end_family(born.start) or cancelled
+        if _adopting_since is not None and born is not None:
+            since = born.start
+            cancelled = await _end_all(lambda: self._family(since)) or cancelled
         for pipe in self._pipes:
             pipe.drain()
         if cancelled is not None:
@@ -231,36 +248,16 @@ class _Child:
         self._popen.returncode = os.waitstatus_to_exitcode(status)
         return self._popen.returncode, (usage.ru_utime, usage.ru_stime, usage.ru_maxrss * 1024)
 
-    async def _end_family(self, since: int) -> asyncio.CancelledError | None:
-        """Kills adopted descendants. Each round reaches those whose parent died in the round before."""
-        cancelled: asyncio.CancelledError | None = None
-        deadline = time.monotonic() + _KILLED_WITHIN_S
-        while victims := list(self._family(since)):
-            if time.monotonic() >= deadline:
-                _log.warning("processes outlive the run that started them", reason=f"{len(victims)} left")
-                break
-            for pid in victims:
-                with contextlib.suppress(PermissionError):
-                    os.kill(pid, signal.SIGKILL)
-            with contextlib.ExitStack() as stack:
-                ends = {stack.enter_context(_end_of(pid)) for pid in victims[:_WATCHED_AT_ONCE]}
-                cancelled = await _outlast(ends, deadline - time.monotonic()) or cancelled
-        return cancelled
-
-    def _family(self, since: int) -> Iterator[int]:
-        """Reaps what has ended and yields what still runs; only our own unreaped children, so no number is reused."""
-        for pid in _children() - _leaders:
-            stat = _Stat.read(pid)
-            if stat is None or stat.session == os.getsid(0):
-                continue
-            if stat.ended:
-                # An ended process has no environment left to tell whose it was: foreign session and age must do.
-                if stat.start >= since:
-                    with contextlib.suppress(ChildProcessError):
-                        os.waitpid(pid, os.WNOHANG)
-            elif stat.session in self._sessions or _has_run_id(pid, self._run_id):
+    def _family(self, since: int) -> dict[int, bool]:
+        """Answers adopted descendants that still run; False stands for one that does not yet tell whose it is."""
+        found: dict[int, bool] = {}
+        for pid, stat in _foreign(since):
+            ours = stat.session in self._sessions or _has_run_id(pid, self._run_id)
+            if ours:
                 self._sessions.add(stat.session)
-                yield pid
+            if ours is not False:
+                found[pid] = bool(ours)
+        return found
 
     def _close(self) -> None:
         if self._popen.returncode is None:  # supervision itself failed, for want of a file descriptor
@@ -298,6 +295,29 @@ def _start(argv: Sequence[str], env: Mapping[str, str], cwd: Path | None) -> tup
     finally:
         os.close(inherited)
     return popen, ours
+
+
+async def _end_all(look: Callable[[], Mapping[int, bool]]) -> asyncio.CancelledError | None:
+    """Kills children of ours until there are none left; answers a cancellation, for the caller.
+
+    Args:
+        look: answers those that are there, and whether each is to be killed or to be looked at again. Each round
+            reaches those whose parent died in the round before.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    deadline = time.monotonic() + _KILLED_WITHIN_S
+    while found := look():
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            _log.warning("processes outlive the run that started them", reason=f"{len(found)} left")
+            break
+        for pid in (pid for pid, sure in found.items() if sure):
+            with contextlib.suppress(PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.ExitStack() as stack:
+            ends = {stack.enter_context(_end_of(pid)) for pid in list(found)[:_WATCHED_AT_ONCE]}
+            cancelled = await _outlast(ends, left_s if all(found.values()) else _LOOKED_AT_AGAIN_S) or cancelled
+    return cancelled
 
 
 @contextlib.contextmanager
@@ -516,11 +536,13 @@ class _Stat:
         ended: whether it only waits to be reaped.
         session: the id of its session.
         start: when it was started, in clock ticks since boot.
+        bare: whether its environment is known to be empty.
     """
 
     ended: bool
     session: int
     start: int
+    bare: bool
 
     @classmethod
     def read(cls, pid: int) -> _Stat | None:
@@ -531,7 +553,12 @@ class _Stat:
             return None
         # The second field is the name in parentheses, and may itself hold blanks and parentheses.
         fields = text[text.rindex(b")") + 2 :].split()
-        return cls(ended=fields[0] in {b"Z", b"X"}, session=int(fields[3]), start=int(fields[19]))
+        return cls(
+            ended=fields[0] in {b"Z", b"X"},
+            session=int(fields[3]),
+            start=int(fields[19]),
+            bare=fields[47] == fields[48] != b"0",
+        )
 
 
 def _children() -> set[int]:
@@ -543,8 +570,32 @@ def _children() -> set[int]:
     return found
 
 
-def _has_run_id(pid: int, run_id: str) -> bool:
+def _foreign(since: int) -> Iterator[tuple[int, _Stat]]:
+    """Yields children in foreign sessions that still run, and reaps what has ended.
+
+    Only unreaped children of ours are looked at, so no number is reused. An ended process has no environment left to
+    tell whose it was: session and age must do.
+    """
+    for pid in _children() - _leaders:
+        stat = _Stat.read(pid)
+        if stat is None or stat.session == os.getsid(0) or stat.start < since:
+            continue
+        if stat.ended:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        else:
+            yield pid, stat
+
+
+def _has_run_id(pid: int, run_id: str) -> bool | None:
+    """Answers None while there is no environment: it is just ending, or between the middle and the end of execve."""
     try:
-        return f"{RUN_ID}={run_id}".encode() in Path(f"/proc/{pid}/environ").read_bytes()
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except ProcessLookupError:
+        return None
     except OSError:
         return False
+    if environment:
+        return f"{RUN_ID}={run_id}".encode() in environment
+    stat = _Stat.read(pid)
+    return False if stat is None or stat.bare else None

@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # this package is used before anything is installed
 NODE: Final = "node-1"
 _STAGES: Final = Path(__file__).with_name("stages.yaml")
 _READY_S: Final = 120.0
+_KUBECTL_S: Final = 90.0
 _TICK_S: Final = 0.02
 _CAPACITY: Final = {"cpu": "64", "memory": "256Gi", "pods": "1000", "ephemeral-storage": "1Ti"}
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -208,13 +209,18 @@ class DevCluster:
         """Runs kubectl as administrator; answers its output.
 
         Raises:
-            DevClusterError: it failed; the message has what it said.
+            DevClusterError: it failed; the message has what it said. Or it was ended because it took too long.
         """
         argv = [str(require("kubectl")), "--kubeconfig", str(self.kubeconfig), *words]
-        ended = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False)
+        title = f"kubectl {' '.join(words[:4])}"
+        try:
+            ended = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False, timeout=_KUBECTL_S)
+        except subprocess.TimeoutExpired as error:
+            self.check()
+            raise DevClusterError(f"{title}: no end after {_KUBECTL_S:g} s; see {self.directory}/*.log") from error
         if ended.returncode != 0:
             self.check()
-            raise DevClusterError(f"kubectl {words[0]}: exit code {ended.returncode}: {ended.stderr.strip()}")
+            raise DevClusterError(f"{title}: exit code {ended.returncode}: {ended.stderr.strip()}")
         return ended.stdout
 
     def namespace(self, prefix: str = "t") -> str:

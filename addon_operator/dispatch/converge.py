@@ -70,6 +70,7 @@ class ConvergeHandler:
         global_hooks: GlobalHooks,
         owned_releases: Callable[[], Iterable[str]],
         ignored_release: str | None,
+        recheck_config: Callable[[], None],
         metrics: Metrics,
     ) -> None:
         self.progress = Progress()
@@ -82,6 +83,7 @@ class ConvergeHandler:
         self._global_hooks = global_hooks
         self._owned_releases = owned_releases
         self._ignored_release = ignored_release
+        self._recheck_config = recheck_config
         self._metrics = metrics
 
     async def __call__(self, task: Task, converge: Converge) -> Outcome:
@@ -126,6 +128,15 @@ class ConvergeHandler:
         except AddonOperatorError:
             return False  # the next converge reports it
 
+    def look_again(self) -> None:
+        """Asks for a converge if values files or schemas on disk are not those in force any more."""
+        try:
+            sections = self._loader.scan().sections
+        except AddonOperatorError:
+            return  # the next converge reports it
+        if not self._store.is_made_of(sections):
+            self._queue.add_tail(global_values_changed(Reason.RELOAD_ALL, self._queue.waiting))
+
     async def _rescan(self) -> None:
         try:
             scan = self._loader.scan()
@@ -144,6 +155,7 @@ class ConvergeHandler:
             log.info("modules on disk changed", added=sorted(found - known), removed=sorted(known - found))
         self._store.replace_modules(scan.sections)
         self._registry.replace_modules(scan.modules)
+        self._recheck_config()
 
     def _hooks(self, binding: LifecycleKind, task: Task) -> tuple[Task, ...]:
         return hook_tasks(self._global_hooks(binding), binding, task.reason)
@@ -157,11 +169,13 @@ class ConvergeHandler:
             raise
         self._report(verdicts)
         self._registry.replace_verdicts(verdicts)
+        releases = frozenset(self._owned_releases())
         plan = make_plan(
             self._registry.modules,
             verdicts,
             alive=self._registry.alive,
-            releases=tuple(self._owned_releases()),
+            releases=releases,
+            unread=self._unread(releases),
             ignored_release=self._ignored_release,
         )
         for name in plan.delete:
@@ -169,6 +183,24 @@ class ConvergeHandler:
         tasks = plan_tasks(plan, task.reason, crds_pending=self._runner.crds_pending(plan.crds))
         following = dataclasses.replace(converge, phase=ConvergePhase.WAIT_DELETE_AND_RUN_MODULES)
         return Again(following, head=tasks)
+
+    def _unread(self, releases: Collection[str]) -> Collection[str]:
+        """Names what the modules directories hold besides modules, if there are releases that no module has."""
+        known = {module.name for module in self._registry.modules}
+        orphans = sorted(set(releases) - known - {self._ignored_release})
+        if not orphans:
+            return ()
+        if not known:
+            log.error(
+                "no module is found, so nothing is purged: fill the modules directories, "
+                "or uninstall with helm what is not wanted any more",
+                release=", ".join(orphans),
+            )
+        try:
+            return self._loader.names() - known
+        except AddonOperatorError as error:
+            log.error("releases without a module are not purged", error=error, release=", ".join(orphans))
+            return orphans
 
     def _report(self, verdicts: Mapping[str, Verdict]) -> None:
         for name, verdict in verdicts.items():
@@ -187,7 +219,7 @@ class ConvergeHandler:
         self._finish(task)
         if converge.global_digest == self._global_digest():
             return Done()
-        return Done(tail=global_values_changed(Reason.AFTER_ALL_CHANGED_VALUES, self._queue.tasks[1:]).tail)
+        return Done(tail=global_values_changed(Reason.AFTER_ALL_CHANGED_VALUES, self._queue.tasks[1:]))
 
     def _finish(self, task: Task) -> None:
         now = asyncio.get_running_loop().time()

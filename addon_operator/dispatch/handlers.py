@@ -12,11 +12,11 @@ from addon_operator.backoff import TokenBucket
 from addon_operator.configmap.config import OperatorConfig
 from addon_operator.configmap.document import ConfigChange
 from addon_operator.dispatch.converge import ConvergeHandler
-from addon_operator.dispatch.routing import config_applied, hook_changed_values, split_main
-from addon_operator.errors import AddonOperatorError, HookError
+from addon_operator.dispatch.routing import config_applied, global_values_changed, hook_changed_values, split_main
+from addon_operator.errors import AddonOperatorError, HookError, HookUnreachable
 from addon_operator.hooks.bindings import Throttle
 from addon_operator.hooks.call import Changes, HookId
-from addon_operator.hooks.context import Context, Synchronization
+from addon_operator.hooks.context import Context, ObjectEvent, Synchronization, Tick
 from addon_operator.hooks.effects import HookRuns, Run
 from addon_operator.hooks.hook import Hook, LoadedHooks
 from addon_operator.logs import get_logger
@@ -98,8 +98,8 @@ class Handlers:
                 return Done()
             case EnableMonitors(hook=hook):
                 return await self._enable_monitors(task, self._global_hook(hook))
-            case EnableWebhooks(hook=hook):
-                return await self._serve_webhooks(task, self._global_hook(hook), queue)
+            case EnableWebhooks() as webhooks:
+                return await self._serve_webhooks(task, webhooks, queue)
             case AwaitSynchronization():
                 return self._await_synchronization(task)
             case Converge() as converge:
@@ -154,10 +154,14 @@ class Handlers:
         head = self._place(hooks, task.reason)
         return Again(task.payload, head=head) if head else Park(progress.wait)
 
-    async def _serve_webhooks(self, task: Task, hook: Hook, queue: str) -> Outcome:
+    async def _serve_webhooks(self, task: Task, webhooks: EnableWebhooks, queue: str) -> Outcome:
         """Registers webhooks; what cannot be registered is tried again where nothing else waits for it."""
+        hook = self._global_hook(webhooks.hook)
         try:
-            await self._reactions.serve_webhooks(hook)
+            if webhooks.conversions_only:
+                await self._reactions.serve_conversions(hook)
+            else:
+                await self._reactions.serve_webhooks(hook)
         except AddonOperatorError as error:
             if queue == _WEBHOOKS_QUEUE:
                 raise
@@ -180,7 +184,7 @@ class Handlers:
             count = self._reactions.monitors.fitting(hook, contexts)
             changes, rest = await self._attempt(hook, run, contexts[:count], queue), contexts[count:]
         if changes:
-            self._queue.add_tail(hook_changed_values(task.reason, hook.id, changes, self._queue.waiting).tail)
+            self._queue.add_tail(hook_changed_values(task.reason, hook.id, changes, self._queue.waiting))
         return Again(dataclasses.replace(run, contexts=rest)) if rest else Done()
 
     async def _synchronize(self, hook: Hook, run: RunHook, queue: str) -> Changes:
@@ -198,13 +202,21 @@ class Handlers:
         try:
             return await self._hooks.run(hook, attempt)
         except HookError as error:
-            if not run.allows_failure:
+            fields = {"hook": hook.id.name, "module": hook.id.module, "binding": run.binding, "queue": queue}
+            if isinstance(error, HookUnreachable) and not hook.path.exists() and _may_go(hook, run):
+                self._drop_hook(hook)
+                log.error("hook is gone, what it was to be told is dropped", error=error, **fields)
+            elif run.allows_failure:
+                log.warning("hook failed, which its binding allows", error=error, **fields)
+            else:
                 raise
-            log.warning(
-                "hook failed, which its binding allows",
-                hook=hook.id.name, module=hook.id.module, binding=run.binding, queue=queue, error=error,
-            )  # fmt: skip
             return Changes()
+
+    def _drop_hook(self, hook: Hook) -> None:
+        """Sees to it that what is on disk is read again; global hooks are read at the start only."""
+        if hook.id.module is not None:
+            self._runner.drop_hook(hook)
+            self._queue.add_tail(global_values_changed(Reason.RELOAD_ALL, self._queue.waiting))
 
     def _throttled_s(self, hook: Hook) -> float:
         """Answers how long the hook's own limit holds this run back; 0 takes the permission."""
@@ -277,10 +289,8 @@ class Handlers:
             ),
             waiting=tuple(other for other in self._queue.tasks if other.id != task.id),
         )
-        if follow_up.drop_converge:
-            self._queue.remove(lambda other: other.converge)
-        if follow_up.drop_runs:
-            self._queue.remove(lambda other: isinstance(other.payload, RunModules) and not other.converge)
+        dropped = {other.id for other in follow_up.drop}
+        self._queue.remove(lambda other: other.id in dropped)
         return Done(head=follow_up.head, tail=follow_up.tail)
 
     async def _enablement_changed(self, change: ConfigChange) -> bool:
@@ -293,6 +303,11 @@ class Handlers:
             # The converge asks the script again and reports what it says, with retries.
             log.warning("enable state is not known, so all modules are looked at", error=error)
             return True
+
+
+def _may_go(hook: Hook, run: RunHook) -> bool:
+    """Answers whether a hook may be left out: not if a start or a converge builds upon it."""
+    return hook.id.module is not None or isinstance(run.contexts[0], ObjectEvent | Tick)
 
 
 def _holds(task: Task, synchronization: Task) -> bool:

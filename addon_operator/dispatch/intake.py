@@ -43,7 +43,7 @@ class Intake:
     def config_accepted(self) -> None:
         """The ConfigMap has a valid new state."""
         main = self._queues.main
-        main.add_head(routing.config_accepted(main.waiting).head)
+        main.add_head(routing.config_accepted(main.waiting))
 
     def object_changed(self, hook: Hook, event: ObjectEvent) -> None:
         """Something happened to an object that a hook watches."""
@@ -63,7 +63,7 @@ class Intake:
     def values_changed(self, hook: HookId, changes: Changes) -> None:
         """A hook changed values that ran in no queue: it was asked by the API server."""
         main = self._queues.main
-        main.add_tail(routing.hook_changed_values(Reason.KUBERNETES, hook, changes, main.waiting).tail)
+        main.add_tail(routing.hook_changed_values(Reason.KUBERNETES, hook, changes, main.waiting))
 
     def ticked(self, hook: Hook, schedule: Schedule) -> None:
         """The time of a schedule has come."""
@@ -81,14 +81,26 @@ class Intake:
             return
         # While the module itself runs, its hooks may delete on purpose; once it is through, others do.
         main, through = self._queues.main, self._registry.state(release).phase is ModulePhase.READY
-        main.add_tail(routing.absent_objects(release, main.waiting if through else main.tasks).tail)
+        main.add_tail(routing.absent_objects(release, main.waiting if through else main.tasks))
+
+    def definition_gone(self, name: str, missed: bool) -> None:
+        """A CRD is gone; modules that bring it will again, at once unless a hook has deleted it."""
+        bringing = [module for module in self._registry.enabled if name in self._registry.state(module).crds]
+        for module in bringing:
+            state = self._registry.state(module)
+            state.crds = {crd: source for crd, source in state.crds.items() if crd != name}
+        if missed:
+            main = self._queues.main
+            follow_up = routing.definition_gone(bringing, main.waiting)
+            main.add_head(follow_up.head)
+            main.add_tail(follow_up.tail)
 
     def release_changed(self, facts: ReleaseFacts, attends: Callable[[Module], bool]) -> None:
         """Somebody else rolled back, upgraded or removed the release of a module that is at rest."""
         name = facts.name
         at_rest = self._registry.is_enabled(name) and self._registry.state(name).phase is ModulePhase.READY
         if at_rest and attends(self._registry.get(name)):
-            self._queues.main.add_tail(routing.release_changed(facts, self._queues.main.waiting).tail)
+            self._queues.main.add_tail(routing.release_changed(facts, self._queues.main.waiting))
 
     def end_module(self, name: str) -> tuple[asyncio.Future[Outcome], ...]:
         """Takes the runs of a module's hooks out of all queues, and ends those at work; gives these."""

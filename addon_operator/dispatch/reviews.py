@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from addon_operator.errors import BadReply, HookError, HookFailed, HookTimedOut, HookUnreachable, InputError
+from addon_operator.errors import BadReply, HookError, HookFailed, HookUnreachable, InputError
 from addon_operator.hooks.bindings import Admission, Conversion
 from addon_operator.hooks.call import Changes, HookId
 from addon_operator.hooks.context import Convert, Review
@@ -76,7 +76,7 @@ class HookReviewer:
     async def _run(self, hook: HookId, run: Run) -> bytes:
         try:
             changes, data = await self._hooks.review(self._hook(hook), run)
-        except (HookFailed, HookTimedOut) as error:
+        except HookFailed as error:
             # What the hook printed is in the log; the answer goes to whoever made the request.
             raise HookError(f"{error.brief} (see the operator's log)") from error
         if changes:

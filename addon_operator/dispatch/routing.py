@@ -20,7 +20,6 @@ from addon_operator.tasks.task import (
     ApplyConfig,
     AwaitSynchronization,
     Converge,
-    ConvergePhase,
     DeleteModule,
     EnableMonitors,
     EnableSchedules,
@@ -48,14 +47,12 @@ class FollowUp:
     Attributes:
         head: tasks to run next.
         tail: tasks to run after everything that waits.
-        drop_converge: the running converge is over: its tasks go away before `head` is placed.
-        drop_runs: a converge will run every module: single runs that wait, or fail again and again, go away.
+        drop: tasks that wait and are not needed any more; they go away before `head` is placed.
     """
 
     head: tuple[Task, ...] = ()
     tail: tuple[Task, ...] = ()
-    drop_converge: bool = False
-    drop_runs: bool = False
+    drop: tuple[Task, ...] = ()
 
 
 def startup_tasks(hooks: LoadedHooks) -> tuple[Task, ...]:
@@ -64,9 +61,11 @@ def startup_tasks(hooks: LoadedHooks) -> tuple[Task, ...]:
     payloads: list[Payload] = [
         *(RunHook(hook.id, (LifecycleContext("onStartup"),)) for hook in hooks.bound_to("onStartup")),
         *(EnableSchedules(hook.id) for hook in hooks.hooks if hook.config.schedules),
+        # What is listed may have to be converted.
+        *(EnableWebhooks(hook.id, conversions_only=True) for hook in hooks.hooks if hook.config.conversions),
         *(EnableMonitors(hook) for hook in watching),
         *([AwaitSynchronization()] if watching else []),
-        *(EnableWebhooks(hook.id) for hook in hooks.hooks if hook.config.admissions or hook.config.conversions),
+        *(EnableWebhooks(hook.id) for hook in hooks.hooks if hook.config.admissions),
     ]
     converge = Task(Converge(), Reason.OPERATOR_STARTUP, converge=True)
     return (*(Task(payload, Reason.OPERATOR_STARTUP) for payload in payloads), converge)
@@ -109,8 +108,8 @@ def ticked(hook: Hook, schedule: Schedule, waiting: Iterable[Task]) -> Task | No
     return Task(RunHook(hook.id, (tick,), combines=hook.config.version != "v0"), Reason.SCHEDULE)
 
 
-def hook_changed_values(reason: Reason, hook: HookId, changes: Changes, waiting: Sequence[Task]) -> FollowUp:
-    """What the main queue has to do when a hook that was run by itself changed values. Source: contract.md 3.5.
+def hook_changed_values(reason: Reason, hook: HookId, changes: Changes, waiting: Sequence[Task]) -> tuple[Task, ...]:
+    """What goes to the tail of the main queue when a hook that ran by itself changed values. Source: contract.md 3.5.
 
     Args:
         reason: why the hook ran. Something else follows by itself on what ran for the start or for a converge.
@@ -120,9 +119,9 @@ def hook_changed_values(reason: Reason, hook: HookId, changes: Changes, waiting:
     """
     reasons = _VALUES_CHANGED.get(reason)
     if not changes or reasons is None:
-        return FollowUp()
+        return ()
     if hook.module is not None:
-        return FollowUp(tail=module_tasks((hook.module,), reasons[1], waiting))
+        return module_tasks((hook.module,), reasons[1], waiting)
     return global_values_changed(Reason.RELOAD_AFTER_DYNAMIC if changes.enablement else reasons[0], waiting)
 
 
@@ -144,17 +143,20 @@ def plan_tasks(plan: ConvergePlan, reason: Reason, *, crds_pending: Collection[s
     return tuple(Task(payload, reason, converge=True) for payload in payloads)
 
 
-def config_accepted(waiting: Iterable[Task]) -> FollowUp:
+def config_accepted(waiting: Iterable[Task]) -> tuple[Task, ...]:
     """A valid new state of the ConfigMap: apply it next, once."""
     if any(isinstance(task.payload, ApplyConfig) for task in waiting):
-        return FollowUp()
-    return FollowUp(head=(Task(ApplyConfig(), Reason.APPLY_CONFIG),))
+        return ()
+    return (Task(ApplyConfig(), Reason.APPLY_CONFIG),)
 
 
 def config_applied(
     change: ConfigChange, *, enablement_changed: bool, run: Sequence[str], waiting: Sequence[Task]
 ) -> FollowUp:
     """What follows from a ConfigMap that was put into force. Source: contract.md 3.6.
+
+    All of it comes next, also before what fails again and again: the edit may be what mends it. Only the first converge
+    stays behind what the start puts before it.
 
     Args:
         change: what differs.
@@ -163,12 +165,17 @@ def config_applied(
         waiting: the tasks of the main queue behind the one that applies the ConfigMap.
     """
     if not (change.global_changed or enablement_changed):
-        return FollowUp(head=module_tasks(run, Reason.CONFIG_CHANGED_MODULES, waiting))
+        # A run that waits by itself may wait behind something that fails: it comes forward.
+        own = [RunModules((name,)) for name in run]
+        drop = tuple(task for task in waiting if task.payload in own and not task.converge)
+        kept = [task for task in waiting if task not in drop]
+        return FollowUp(head=module_tasks(run, Reason.CONFIG_CHANGED_MODULES, kept), drop=drop)
+    if any(task.payload == Converge() and task.reason is Reason.OPERATOR_STARTUP for task in waiting):
+        return FollowUp()
     converge = Task(Converge(), Reason.RELOAD_AFTER_CONFIG, converge=True)
-    running, fresh = _converges(waiting)
-    if running:
-        return FollowUp(head=(converge,), drop_converge=True, drop_runs=True)
-    return FollowUp(tail=() if fresh else (converge,), drop_runs=True)
+    # It will run every module.
+    drop = tuple(task for task in waiting if task.converge or isinstance(task.payload, RunModules))
+    return FollowUp(head=(converge,), drop=drop)
 
 
 def module_tasks(modules: Iterable[str], reason: Reason, waiting: Sequence[Task]) -> tuple[Task, ...]:
@@ -176,32 +183,31 @@ def module_tasks(modules: Iterable[str], reason: Reason, waiting: Sequence[Task]
     return tuple(Task(RunModules((name,)), reason) for name in modules if not run_pending(name, waiting))
 
 
-def global_values_changed(reason: Reason, waiting: Sequence[Task]) -> FollowUp:
-    """Global values or dynamic enable flags changed: one converge at the tail, unless one waits that has not begun."""
-    _, fresh = _converges(waiting)
-    return FollowUp() if fresh else FollowUp(tail=(Task(Converge(), reason, converge=True),))
+def global_values_changed(reason: Reason, waiting: Sequence[Task]) -> tuple[Task, ...]:
+    """Something that concerns all modules changed: one converge at the tail, unless one waits that has not begun."""
+    fresh = any(task.payload == Converge() for task in waiting)
+    return () if fresh else (Task(Converge(), reason, converge=True),)
 
 
-def absent_objects(module: str, waiting: Sequence[Task]) -> FollowUp:
+def absent_objects(module: str, waiting: Sequence[Task]) -> tuple[Task, ...]:
     """Objects of a release are gone: run its module, once. Source: contract.md 2.12, 3.5."""
-    return FollowUp(tail=module_tasks((module,), Reason.ABSENT_OBJECTS, waiting))
+    return module_tasks((module,), Reason.ABSENT_OBJECTS, waiting)
 
 
-def release_changed(facts: ReleaseFacts, waiting: Sequence[Task]) -> FollowUp:
+def definition_gone(modules: Sequence[str], waiting: Sequence[Task]) -> FollowUp:
+    """A CRD is gone that modules bring: it comes back next, since nothing that needs it can succeed before."""
+    crds = (Task(EnsureCrds(tuple(modules)), Reason.ABSENT_OBJECTS),) if modules else ()
+    return FollowUp(head=crds, tail=module_tasks(modules, Reason.ABSENT_OBJECTS, waiting))
+
+
+def release_changed(facts: ReleaseFacts, waiting: Sequence[Task]) -> tuple[Task, ...]:
     """Somebody else touched the release of a module at rest: run the module, unless that somebody is still at it."""
     at_rest = facts.status == "deployed" and facts.recorded
     if at_rest or facts.status in PENDING or facts.status == "uninstalling":
-        return FollowUp()
-    return FollowUp(tail=module_tasks((facts.name,), Reason.UNEXPECTED_STATUS, waiting))
+        return ()
+    return module_tasks((facts.name,), Reason.UNEXPECTED_STATUS, waiting)
 
 
 def run_pending(module: str, waiting: Iterable[Task]) -> bool:
     """Answers whether a run of this module is among the tasks."""
     return any(isinstance(task.payload, RunModules) and module in task.payload.modules for task in waiting)
-
-
-def _converges(waiting: Iterable[Task]) -> tuple[bool, bool]:
-    """Answers whether a converge is under way, and whether one waits that has not begun."""
-    phases = [task.payload.phase for task in waiting if isinstance(task.payload, Converge)]
-    begun = any(phase is not ConvergePhase.STANDBY for phase in phases)
-    return begun, ConvergePhase.STANDBY in phases

@@ -25,6 +25,7 @@ from addon_operator.settings import parse_duration
 
 _CONTENT_TYPES = {"json": "application/json", "yaml": "application/yaml", "text": "text/plain"}
 _TRUE = {"true", "1", "yes"}
+_STARTING = "the operator is starting: its log says what it waits for\n"
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 
@@ -32,13 +33,18 @@ Handler = Callable[[web.Request], Awaitable[web.Response]]
 class DebugServer:
     """Serves the debug API on one unix socket.
 
-    Args:
-        inspector: whom to ask.
-        path: of the socket. A missing directory is made with mode 0700; the socket has mode 0600.
+    Attributes:
+        inspector: whom to ask; until there is one, every request is answered with 503 and the reason.
     """
 
-    def __init__(self, inspector: Inspector, path: Path) -> None:
-        self._inspector = inspector
+    def __init__(self, path: Path, inspector: Inspector | None = None) -> None:
+        """Takes what it uses; `start` does the work.
+
+        Args:
+            path: of the socket. A missing directory is made with mode 0700; the socket has mode 0600.
+            inspector: whom to ask; None while the operator is not complete.
+        """
+        self.inspector = inspector
         self._path = path
         self._runner: web.AppRunner | None = None
         self._inode = 0
@@ -80,30 +86,36 @@ class DebugServer:
             form = next((form for form in route.formats if form == request.match_info["format"]), None)
             if form is None:
                 raise web.HTTPNotFound(text=f"{request.path}: the formats served are {', '.join(route.formats)}\n")
-            query = _query(request)
+            query, inspector = _query(request), self._complete()
             if query.module:
-                self._check_module(query.module)
-            body = route.answer(self._inspector, query).encode(form)
+                _check_module(inspector, query.module)
+            body = route.answer(inspector, query).encode(form)
             return web.Response(body=body, content_type=_CONTENT_TYPES[form], charset="utf-8")
 
         return answer
 
-    def _check_module(self, name: str) -> None:
-        names = [module.name for module in self._inspector.modules()]
-        if name in names:
-            return
-        similar = difflib.get_close_matches(name, names, n=1)
-        hint = f": did you mean {similar[0]}?" if similar else ": `module list` shows all"
-        raise web.HTTPNotFound(text=f"module not found: {name}{hint}\n")
+    def _complete(self) -> Inspector:
+        if self.inspector is None:
+            raise web.HTTPServiceUnavailable(text=_STARTING)
+        return self.inspector
 
     async def _set_parameter(self, request: web.Request) -> web.Response:
         form = await request.post()
         name, value, duration = (str(form.get(field, "")) for field in ("name", "value", "duration"))
         try:
-            self._inspector.set_parameter(name, value, duration_s=parse_duration(duration) if duration else None)
+            self._complete().set_parameter(name, value, duration_s=parse_duration(duration) if duration else None)
         except (InputError, ValueError) as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from error
         return web.Response(text=f"{name} = {value}" + (f" for {duration}" if duration else "") + "\n")
+
+
+def _check_module(inspector: Inspector, name: str) -> None:
+    names = [module.name for module in inspector.modules()]
+    if name in names:
+        return
+    similar = difflib.get_close_matches(name, names, n=1)
+    hint = f": did you mean {similar[0]}?" if similar else ": `module list` shows all"
+    raise web.HTTPNotFound(text=f"module not found: {name}{hint}\n")
 
 
 def _query(request: web.Request) -> Query:

@@ -195,11 +195,20 @@ def module_list(inspector: Inspector, _query: Query) -> Page:
         "enabledModules": [*sorted(module.name for module in modules if module.enabled)],
         "modules": [_module_document(module) for module in modules],
     }
-    return Page(document, _notices(inspector) + modules_table(modules))
+    return Page(document, _notices(inspector) + _held_up(inspector) + modules_table(modules))
 
 
 def _notices(inspector: Inspector) -> str:
-    return "".join(f"NOTE: {indented(notice, 6)}\n\n" for notice in inspector.notices())
+    return _notes(inspector.notices())
+
+
+def _held_up(inspector: Inspector) -> str:
+    heads = ((queue.name, queue.tasks[0]) for queue in inspector.queues() if queue.tasks)
+    return _notes(f"queue {name} is held up: {head.description}" for name, head in heads if head.failures)
+
+
+def _notes(texts: Iterable[str]) -> str:
+    return "".join(f"NOTE: {indented(text, 6)}\n\n" for text in texts)
 
 
 def modules_table(modules: Iterable[ModuleView]) -> str:
@@ -276,7 +285,7 @@ def resource_monitor(inspector: Inspector, _query: Query) -> Page:
 def module_explain(inspector: Inspector, query: Query) -> Page:
     """Shows why a module is in its state: sources of the flag, script, release, last error."""
     view = inspector.module_explain(query.module)
-    return Page(_explain_document(view), _notices(inspector) + _explain_text(view))
+    return Page(_explain_document(view), _notices(inspector) + _held_up(inspector) + _explain_text(view))
 
 
 def _explain_document(view: ExplainView) -> JsonObject:

@@ -53,14 +53,8 @@ def kinship(task: Task) -> Kinship | None:
     return Kinship(run.hook, task.converge, flags) if flags else None
 
 
-def combinable(first: Task, second: Task) -> bool:
-    """Answers whether one run may do the work of both."""
-    common = kinship(first)
-    return common is not None and common == kinship(second)
-
-
 def join(tasks: Sequence[Task]) -> Task:
-    """Makes one task of several that are combinable, in their order; all but the contexts is the first one's.
+    """Makes one task of several of one kinship, in their order; all but the contexts is the first one's.
 
     Synchronizations stay apart even in a group: their bindings wait for them one by one. They are folded for the hook
     only, when it is run.

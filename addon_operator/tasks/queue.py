@@ -99,11 +99,12 @@ class _Entry:
         self._task, self._more, self._more_contexts = task, [], 0
 
     def take_in(self, tasks: Iterable[Task]) -> None:
-        # Joined when somebody looks, or there is much of it: joining each time would cost the square of a burst.
+        # Joined when somebody looks, or there is much of it, also compared with what is left of former joins: joining
+        # each time would cost the square of a burst.
         for task in tasks:
             self._more.append(task)
             self._more_contexts += size(task)
-        if self._more_contexts > MOST_CONTEXTS:
+        if self._more_contexts > max(MOST_CONTEXTS, size(self._task)):
             self.task = self.task
 
 
@@ -321,8 +322,7 @@ class TaskQueue:
             if current is None or current.cancelling():
                 raise
             if self._interrupted is attempt:
-                fields = {"queue": self.name, "task": kind(entry.task.payload), "scope": subject(entry.task.payload)}
-                log.info("task is ended", **fields)
+                log.info("task is ended", **self._fields(entry.task))
                 outcome = Done()
             else:
                 outcome = Retry("internal error: cancelled from within")
@@ -343,7 +343,7 @@ class TaskQueue:
         if self._observe:
             failures = entry.failures + 1 if isinstance(outcome, Retry) else 0
             self._observe(Attempt(task, self.name, waited_s, duration_s, failures))
-        fields = {"queue": self.name, "task": kind(task.payload), "task_id": task.id, "scope": subject(task.payload)}
+        fields = self._fields(task)
         if isinstance(outcome, Retry):
             log.error(
                 "task failed", **fields, reason=task.reason, attempt=entry.failures + 1, duration_s=duration_s,
@@ -351,6 +351,12 @@ class TaskQueue:
             )  # fmt: skip
         elif isinstance(outcome, Done):
             log.info("task done", **fields, reason=task.reason, duration_s=duration_s)
+
+    def _fields(self, task: Task) -> dict[str, object]:
+        payload = task.payload
+        # Two modules may have hooks of the same name.
+        owner = {"module": payload.hook.module} if isinstance(payload, RunHook) and payload.hook.module else {}
+        return {"queue": self.name, **owner, "task": kind(payload), "task_id": task.id, "scope": subject(payload)}
 
     def _settle(self, entry: _Entry, outcome: Outcome) -> Awaitable[object] | None:
         """Acts on an outcome; gives what to wait for before the next attempt, if anything."""

@@ -97,9 +97,14 @@ class AwaitSynchronization:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EnableWebhooks:
-    """Serve the webhooks of a global hook."""
+    """Serve the webhooks of a global hook; its admissions only once it has seen what exists.
+
+    Attributes:
+        conversions_only: leave its admissions as they are.
+    """
 
     hook: HookId
+    conversions_only: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

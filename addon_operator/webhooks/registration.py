@@ -254,6 +254,7 @@ class ConfigurationGuard:
         """Guards until it is cancelled."""
         while True:
             await self._wanted.wait()
+            self._stirred.clear()
             await _until(self._unwanted, self._watch_forever(), self._restore_forever())
 
     async def _watch_forever(self) -> None:

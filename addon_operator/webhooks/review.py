@@ -29,7 +29,6 @@ T = TypeVar("T")
 # The API server cuts what is longer, and drops what has control characters.
 _LONGEST_WARNING: Final = 256
 _MOST_WARNINGS: Final = 16
-_OPERATIONS: Final = ("add", "remove", "replace", "move", "copy", "test")
 _ADMISSION_FIELDS: Final = ("allowed", "message", "warnings", "patch")
 _CONVERSION_FIELDS: Final = ("failedMessage", "convertedObjects")
 
@@ -325,23 +324,9 @@ def _patch_problem(document: JsonValue) -> str | None:
     if not isinstance(document, list):
         return "must be a list of operations"
     for number, operation in enumerate(document, start=1):
-        problem = _operation_problem(operation)
-        if problem:
+        for problem in jsondoc.patch_problems(operation):
             return f"operation {number}: {problem}"
     return None
-
-
-def _operation_problem(operation: JsonValue) -> str | None:
-    if not isinstance(operation, dict):
-        return "must be a map"
-    name = operation.get("op")
-    if name not in _OPERATIONS:
-        return f"op must be one of {', '.join(_OPERATIONS)}"
-    for member in ("path", *(["from"] if name in {"move", "copy"} else [])):
-        pointer = operation.get(member)
-        if not isinstance(pointer, str) or (pointer and not pointer.startswith("/")):
-            return f"{member} must be a JSON pointer"
-    return "value is missing" if name in {"add", "replace", "test"} and "value" not in operation else None
 
 
 def _conversion_answer(fields: Fields) -> ConversionAnswer:

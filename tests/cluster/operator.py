@@ -232,8 +232,9 @@ class Operator:
 
     def ask(self, path: str) -> JsonValue:
         """Asks the debug socket for a JSON page, as the debug commands do, but without their process."""
-        with contextlib.closing(http.client.HTTPConnection("debug", timeout=5)) as connection:
+        with contextlib.closing(http.client.HTTPConnection("debug")) as connection:
             connection.sock = socket.socket(socket.AF_UNIX)
+            connection.sock.settimeout(30)
             connection.sock.connect(self.environment["DEBUG_UNIX_SOCKET"])
             connection.request("GET", path)
             value: JsonValue = json.loads(connection.getresponse().read())

@@ -136,8 +136,8 @@ SETTINGS: Mapping[str, tuple[Mapping[str, str], str]] = {
     "helm 4": ({"HELM_BIN_PATH": "helm-v4.1.0"}, "helm-v4.1.0 is helm v4.1.0: helm 3.17 or later is needed, but not h"),
     "no helm at all": ({"HELM_BIN_PATH": "helm-?"}, "helm-? is helm of unknown version: helm 3.17 or later is needed"),
     "helm 2": ({"TILLER_NAMESPACE": "x"}, "TILLER_NAMESPACE is set: Helm 2 is not supported, remove it"),
-    "duration": ({"HOOK_TIMEOUT": "soon"}, "HOOK_TIMEOUT: 'soon' is not a duration such as 90s or 1h30m"),
-    "number": ({"ADDON_OPERATOR_LISTEN_PORT": "http"}, "ADDON_OPERATOR_LISTEN_PORT: 'http' is not an integer"),
+    "duration": ({"HOOK_TIMEOUT": "soon"}, "HOOK_TIMEOUT (--hook-timeout): 'soon' is not a duration such as"),
+    "number": ({"HELM_HISTORY_MAX": "ten"}, "HELM_HISTORY_MAX (--helm-history-max): 'ten' is not an integer"),
     "modules directory": (
         {"MODULES_DIR": "/no/such/modules"},
         "/no/such/modules: no such modules directory; create it",
@@ -297,6 +297,12 @@ def test_a_chart_that_does_not_render(cluster: DevCluster, tmp_path: Path) -> No
         made.module("010-bad", config_map_chart("bad", "a: {nested: true}"))
         eventually(lambda: "ConfigMap" in failure(made, "bad"))
         assert "module bad" in failure(made, "bad")
+        # The chart's own schema is told by path and rule.
+        schema = tmp_path / "modules/010-bad/values.schema.json"
+        schema.write_text('{"properties": {"bad": {"properties": {"name": {"pattern": "^[a-z]+$"}}}}}')
+        eventually(lambda: "- at '/bad/name': does not match pattern '^[a-z]+$'" in failure(made, "bad"))
+        assert SECRET not in failure(made, "bad")
+        schema.unlink()
         made.module("010-bad", config_map_chart("bad", "a: {{ .Values.bad.name | quote }}"))
         made.wait_idle()
         assert made.deployed("bad") == {"a": SECRET}
@@ -368,6 +374,7 @@ FAILING: Mapping[str, tuple[str, str]] = {
     "complaining": ("yes 'no space left' | head -c 300000 >&2; exit 9", "run ended with exit code 9: ...no space left"),
 }
 """What a hook does, and what its module's error says."""
+ENDLESS = ("deaf", "hanging-family")
 
 PASSING: Mapping[str, str] = {
     "children": "sleep 300 & (sleep 300 &) ; setsid sleep 300 & setsid -f sleep 300",
@@ -381,7 +388,7 @@ PASSING: Mapping[str, str] = {
 """What a hook does; nothing of it is a reason to fail."""
 
 
-def misbehaving(body: str, timeout: str = "400ms") -> dict[str, str]:
+def misbehaving(body: str, timeout: str) -> dict[str, str]:
     head = f"configVersion: v1\nbeforeHelm: 1\nsettings: {{timeout: {timeout}}}"
     return {"hooks/hook.sh": configured(head, f"{body}\nexit 0")}
 
@@ -406,7 +413,7 @@ def test_hooks_that_misbehave_neither_hang_nor_kill_it(cluster: DevCluster, tmp_
         made.files({"modules/values.yaml": json.dumps({**flags, "lastEnabled": True})})
         made.files({"global-hooks/escape.sh": configured("configVersion: v1\nonStartup: 1", PASSING["children"])})
         for name, (body, _) in FAILING.items():
-            made.module(f"1-{name}", misbehaving(body))
+            made.module(f"1-{name}", misbehaving(body, "400ms" if name in ENDLESS else "30s"))
         for name, body in PASSING.items():
             made.module(f"1-{name}", misbehaving(body, "30s"))
         made.module("2-last", config_map_chart("last", "a: b"))
@@ -421,7 +428,7 @@ def test_hooks_that_misbehave_neither_hang_nor_kill_it(cluster: DevCluster, tmp_
         assert made.http("/healthz")[0] == 200
 
         for name in FAILING:
-            made.module(f"1-{name}", misbehaving("exit 0"))
+            made.module(f"1-{name}", misbehaving("exit 0", "30s"))
         made.wait_ready()
         made.wait_idle()
         assert {name: module["lastError"] for name, module in made.modules().items() if module["lastError"]} == {}

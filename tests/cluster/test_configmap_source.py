@@ -15,6 +15,7 @@ from addon_operator.errors import KubeError
 from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.refs import CONFIG_MAPS
+from tests.cluster.outage import outage_beside
 
 NAME = "addon-operator"
 
@@ -200,15 +201,13 @@ async def test_outage_is_caught_up_with(client: KubeClient, cluster: DevCluster,
     async with running(source):
         await source.save(put("a", "1"))
         await heard.until(lambda states: states[-1:] == [{"a": "1"}])
-        await asyncio.to_thread(cluster.stop_apiserver)
-        try:
+        async with outage_beside(cluster):
             with pytest.raises(KubeError):
                 await source.save(put("a", "lost"))
-        finally:
             await asyncio.to_thread(cluster.start_apiserver)
-        before = len(heard.states)
-        await asyncio.to_thread(
-            cluster.kubectl, "-n", namespace, "patch", "configmap", NAME, "--type=merge", "-p", '{"data":{"a":"2"}}'
-        )
-        await heard.until(lambda states: states[-1:] == [{"a": "2"}])
+            before = len(heard.states)
+            await asyncio.to_thread(
+                cluster.kubectl, "-n", namespace, "patch", "configmap", NAME, "--type=merge", "-p", '{"data":{"a":"2"}}'
+            )
+            await heard.until(lambda states: states[-1:] == [{"a": "2"}])
     assert heard.states[before:] == [{"a": "2"}]

@@ -18,7 +18,24 @@ from addon_operator.kube import crds
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.informer import Event, Informer
 from addon_operator.kube.refs import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, Resource
+from tests.cluster.outage import outage_beside
 from tests.cluster.test_kube import crd, merge
+
+
+class Counting(KubeClient):
+    """Counts the watches that were begun."""
+
+    streams = 0
+
+    async def stream(
+        self, path: str, *, query: Mapping[str, str], accept: str = "application/json", idle_timeout_s: float
+    ) -> AsyncGenerator[bytes, None]:
+        """Does what it did, once more."""
+        self.streams += 1
+        lines = super().stream(path, query=query, accept=accept, idle_timeout_s=idle_timeout_s)
+        async with contextlib.aclosing(lines):
+            async for line in lines:
+                yield line
 
 
 class PagesOnly(KubeClient):
@@ -38,7 +55,7 @@ class PagesOnly(KubeClient):
 
 @pytest.fixture
 async def client(cluster: DevCluster) -> AsyncIterator[KubeClient]:
-    made = await KubeClient.connect(config_file=cluster.kubeconfig, context=None, server=None, qps=0, burst=1)
+    made = await Counting.connect(config_file=cluster.kubeconfig, context=None, server=None, qps=0, burst=1)
     yield made
     await made.close()
 
@@ -153,12 +170,13 @@ async def test_selectors_decide_what_is_added_and_deleted(client: KubeClient, cl
     assert heard.names() == [("ADDED", "one"), ("DELETED", "one"), ("ADDED", "one"), ("ADDED", "last")]
 
 
-async def test_watch_that_the_server_ends_goes_on_where_it_was(client: KubeClient, cluster: DevCluster) -> None:
+async def test_watch_that_the_server_ends_goes_on_where_it_was(client: Counting, cluster: DevCluster) -> None:
     namespace, heard = cluster.namespace(), Recorder()
     await create(client, namespace, "first")
     informer = Informer(client, CONFIG_MAPS, namespace=namespace, handler=heard, watch_timeout_s=2)
     async with watching(informer):
-        await asyncio.sleep(3)
+        while client.streams < 2:
+            await asyncio.sleep(0.01)
         await create(client, namespace, "second")
         await heard.until(("ADDED", "second"))
     assert heard.names() == [("ADDED", "first"), ("ADDED", "second")]
@@ -192,13 +210,10 @@ async def test_outage_of_the_api_server_shows_the_difference_only(
     async with watching(*informers):
         before = [recorder.names() for recorder in heard]
         seen = max(int(informer.resource_version) for informer in informers)
-        await asyncio.to_thread(cluster.stop_apiserver)
-        try:
+        async with outage_beside(cluster):
             await change_behind_the_back(cluster, namespace, going)
             if compacted:
                 await compact(cluster, beyond=seen)
-        finally:
-            await asyncio.to_thread(cluster.start_apiserver)
         await gone.until(("DELETED", "custom"))
         await create(client, namespace, "later")
         await make(client, staying, namespace, {"metadata": {"name": "later"}})
@@ -266,14 +281,17 @@ async def test_kind_that_is_not_served_yet_is_said_and_then_found(client: KubeCl
     informer = Informer(client, resource, namespace=None, handler=Recorder(), on_trouble=troubles.append)
     task = asyncio.create_task(informer.run(), name="informer under test")
     try:
+        while not troubles:
+            await asyncio.sleep(0.01)
         with pytest.raises(KubeError, match=r"latecomers.*404"):
-            await informer.wait_synced(0.5)
+            await informer.wait_synced(0.1)
         await crds.install(client, [("late.yaml", crd("latecomers", resource.kind))], labels={})
         await informer.wait_synced(30)
     finally:
         task.cancel()
         await asyncio.wait([task])
-        await client.request("DELETE", CUSTOM_RESOURCE_DEFINITIONS.path(name="latecomers.kube.test.example.com"))
+        with contextlib.suppress(KubeError):
+            await client.request("DELETE", CUSTOM_RESOURCE_DEFINITIONS.path(name="latecomers.kube.test.example.com"))
     assert troubles[0] is not None
     assert troubles[0].status == 404
     assert troubles[-1] is None

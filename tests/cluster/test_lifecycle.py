@@ -310,6 +310,24 @@ def test_only_releases_of_ours_without_a_module_are_purged(cluster: DevCluster, 
         assert list(made.modules()) == ["stays"]
         assert "modules on disk changed" in made.text()
 
+        # A directory that is empty for a while, or a link that leads nowhere, is no reason to uninstall.
+        (made.root / "modules/stays").rename(made.root / "stays")
+        made.configure({"global": "a: 2"})
+        eventually(lambda: made.in_log("nothing is purged"))
+        (made.root / "modules/another").mkdir()
+        (made.root / "modules/stays").symlink_to(made.root / "nowhere")
+        made.configure({"global": "a: 3"})
+        eventually(lambda: made.in_log("stays: broken symbolic link"))
+        made.wait_idle()
+        assert made.revisions("stays") == {1: "deployed"}
+        (made.root / "modules/stays").unlink()
+        (made.root / "modules/another").rmdir()
+        (made.root / "modules/stays").symlink_to(made.root / "stays")
+        made.configure({"global": "a: 4"})
+        eventually(lambda: list(made.modules()) == ["stays"] and made.modules()["stays"]["state"] == "ready")
+        made.wait_idle()
+        assert made.revisions("stays") == {1: "deployed"}
+
         # What was disabled or removed while the operator was down is found by its release.
         assert made.stop() == 0
         made.configure({"staysEnabled": "false"})

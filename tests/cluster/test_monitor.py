@@ -20,6 +20,7 @@ from addon_operator.kube.client import KubeClient, RequestStat
 from addon_operator.kube.discovery import Discovery
 from addon_operator.kube.monitor import Change, Monitor, Monitors, WatchSpec
 from addon_operator.kube.refs import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, ObjectKey, Resource
+from tests.cluster.outage import outage_beside
 
 NAMESPACES = Resource("", "v1", "Namespace", "namespaces", False)
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "Role", "roles", True)
@@ -486,8 +487,8 @@ async def test_selector_that_the_server_does_not_know(site: Site) -> None:
 async def test_restart_of_the_api_server_blocks_nothing(site: Site, cluster: DevCluster) -> None:
     await site.create("one")
     monitor, heard = await site.watch()
-    await asyncio.to_thread(cluster.stop_apiserver)
-    await asyncio.to_thread(cluster.start_apiserver)
-    await site.create("two")
-    await heard.until_heard(("Added", "two"))
+    async with outage_beside(cluster):
+        await asyncio.to_thread(cluster.start_apiserver)
+        await site.create("two")
+        await heard.until_heard(("Added", "two"))
     assert (names(monitor), heard.reasons) == (["one", "two"], [])

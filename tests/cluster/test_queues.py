@@ -120,8 +120,8 @@ def test_bursts(cluster: DevCluster, tmp_path: Path) -> None:
             assert len(made.runs_of(name)) < BURST / 4
         assert made.told("calm")[1:] == [f"calm Added o{number:03}" for number in range(BURST)]
         times = [float(line) for line in made.lines("times")]
-        # One at once, then one each second; the clock of a run begins a moment after its permission.
-        assert len(times) <= 1 + (times[-1] - times[0]) + 1
+        # One at once, then one each second; the clock of a run begins up to 3 s after its permission.
+        assert len(times) <= 1 + (times[-1] - times[0]) + 3
 
 
 def test_a_module_that_is_switched_off_takes_its_running_hooks_with_it(cluster: DevCluster, tmp_path: Path) -> None:

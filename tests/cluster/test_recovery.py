@@ -16,6 +16,7 @@ import pytest
 
 from addon_operator.devcluster import DevCluster
 from tests.cluster.operator import Operator, config_map_chart, eventually, noting_hook, operator
+from tests.cluster.outage import outage
 
 # A Job that is suspended never ends, so that helm waits for it.
 WAIT = """---
@@ -34,7 +35,7 @@ spec:
 
 def chart(key: str, event: str = "pre-upgrade") -> dict[str, str]:
     """A module whose helm waits when its value `wait` is true, and that deploys its value `text`."""
-    data = f'text: {{{{ .Values.{key}.text | default "-" | quote }}}}'
+    data = f'text: {{{{ .Values.{key}.text | default (.Values.global).text | default "-" | quote }}}}'
     return config_map_chart(key, data, more=WAIT.format(key=key, event=event))
 
 
@@ -127,13 +128,13 @@ def test_every_status_that_helm_may_leave_behind(cluster: DevCluster, tmp_path: 
         for name in left:
             made.module(name, chart(name))
         made.start_ready()
-        made.configure(dict.fromkeys(left, "text: second"))
+        made.configure({"global": "text: second"})
         eventually(lambda: {module["revision"] for module in made.modules().values()} == {2})
         made.wait_idle()
         assert made.stop() == 0
         before = uids(made)
         set_statuses(made, left)
-        made.configure(dict.fromkeys(left, "text: third"))
+        made.configure({"global": "text: third"})
 
         made.start_ready()
         for name in left:
@@ -230,7 +231,7 @@ def test_stopped_while_a_hook_runs(cluster: DevCluster, tmp_path: Path) -> None:
 
 
 def test_stopped_while_helm_runs(cluster: DevCluster, tmp_path: Path) -> None:
-    with operator(cluster, tmp_path) as made:
+    with operator(cluster, tmp_path, {"SHUTDOWN_GRACE": "60s"}) as made:
         made.files({"modules/values.yaml": "appEnabled: true\n"})
         made.module("app", chart("app"))
         made.start_ready()
@@ -242,7 +243,7 @@ def test_stopped_while_helm_runs(cluster: DevCluster, tmp_path: Path) -> None:
         eventually(lambda: made.http("/readyz") == (500, "Stopping"))
         assert "a helm in flight may finish" in made.text()
         made.kubectl("patch", "job", "app-wait", "-p", '{"spec":{"suspend":false}}')
-        assert made.process.wait(timeout=60) == 0
+        assert made.process.wait(timeout=90) == 0
         gone(made)
         assert made.revisions("app") == {1: "superseded", 2: "deployed"}
         assert made.deployed("app") == {"text": "second"}
@@ -278,8 +279,7 @@ def test_without_an_api_server(cluster: DevCluster, tmp_path: Path) -> None:
             (made.root / "go").unlink()
             made.configure({"app": "text: second"})
             eventually((made.root / "held").exists)
-            cluster.stop_apiserver()
-            try:
+            with outage(cluster):
                 late.start()
                 eventually(lambda: late.in_log("waiting for the API server"))
                 assert late.in_log("Connection refused")
@@ -293,8 +293,6 @@ def test_without_an_api_server(cluster: DevCluster, tmp_path: Path) -> None:
                 (made.root / "go").touch()
                 eventually(lambda: "failures" in made.queue())
                 assert made.http("/healthz")[0] == 200
-            finally:
-                cluster.start_apiserver()
             late.wait_ready()
             assert late.in_log("the API server answers")
             eventually(lambda: made.deployed("app") == {"text": "second"})

@@ -17,7 +17,6 @@ from tests.cluster.operator import (
     bindings,
     config_map,
     eventually,
-    free_port,
     hold,
     noting_hook,
     operator,
@@ -38,6 +37,16 @@ TURN = """jq -c '.[0] as $c | {convertedObjects: [$c.review.request.objects[]
   | .apiVersion = $c.review.request.desiredAPIVersion | .way = (.way // []) + [$c.fromVersion + $c.toVersion]]}' \\
   "$BINDING_CONTEXT_PATH" >"$CONVERSION_RESPONSE_PATH"
 """
+
+
+NOBODY_CONVERTS: JsonObject = {
+    "spec": {
+        "conversion": {
+            "strategy": "Webhook",
+            "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://127.0.0.1:1/nobody"}},
+        }
+    }
+}
 
 
 def gadgets(group: str) -> JsonObject:
@@ -93,26 +102,20 @@ def registered(made: Operator) -> set[str]:
 def test_the_api_server_asks_hooks(cluster: DevCluster, tmp_path: Path) -> None:
     with operator(cluster, tmp_path) as made:
         group = f"{made.namespace}.example.com"
-        made.environment |= {
-            "WEBHOOK_HOST": "127.0.0.1",
-            "VALIDATING_WEBHOOK_CONFIGURATION_NAME": made.namespace,
-            "MUTATING_WEBHOOK_CONFIGURATION_NAME": made.namespace,
-        }
         for purpose in ("VALIDATING", "CONVERSION"):
-            made.environment |= {
-                f"{purpose}_WEBHOOK_LISTEN_ADDRESS": "127.0.0.1",
-                f"{purpose}_WEBHOOK_LISTEN_PORT": str(free_port()),
-            }
+            made.environment[f"{purpose}_WEBHOOK_LISTEN_ADDRESS"] = "127.0.0.1"
         maps = bindings(kubernetes=[made.watching("maps", "x")])
         gate = asks(made, "kubernetesValidating", "gate.example.com", includeSnapshotsFrom=["maps"])
         steps: list[JsonValue] = [{"fromVersion": f"v{n}", "toVersion": f"v{n + 1}"} for n in (1, 2)]
         turn = bindings(kubernetesCustomResourceConversion=[{"crdName": f"gadgets.{group}", "conversions": steps}])
+        look = bindings(kubernetes=[{"name": "gadgets", "kind": "Gadget", "apiVersion": f"{group}/v3"}])
         block = 'if [ "$type" = Event ]; then ' + hold("block") + "; fi"
         made.files(
             {
                 "modules/values.yaml": "appEnabled: true\n",
                 "global-hooks/block.sh": noting_hook("block", bindings(kubernetes=[made.watching("b", "b")]), block),
                 "global-hooks/gate.sh": noting_hook("gate", f"{maps}\n{gate}", GATE),
+                "global-hooks/look.sh": noting_hook("look", look),
                 "global-hooks/turn.sh": noting_hook("turn", turn, TURN),
             }
         )
@@ -122,7 +125,10 @@ def test_the_api_server_asks_hooks(cluster: DevCluster, tmp_path: Path) -> None:
         path = f"/apis/{group}/{{}}/namespaces/{made.namespace}/gadgets"
         one = json.dumps({"apiVersion": f"{group}/v1", "kind": "Gadget", "metadata": {"name": "one"}})
         eventually(lambda: cluster.kubectl("create", "--raw", path.format("v1"), "-f", "-", stdin=one))
+        # A process that was killed has left its conversion behind: nobody can list the objects in another version.
+        made.kubectl("patch", "crd", f"gadgets.{group}", "--type=merge", "-p", json.dumps(NOBODY_CONVERTS))
         made.start_ready()
+        assert made.told("look") == ["gadgets Synchronization one"]
         eventually(lambda: registered(made) == {"Validating", "MutatingWe"})
 
         # The API server takes a moment to hear of both.
@@ -178,8 +184,8 @@ def test_the_api_server_asks_hooks(cluster: DevCluster, tmp_path: Path) -> None:
         # An operator that was killed is missed, and the next one clears away what nobody serves.
         made.stop(signal.SIGKILL)
         assert 'failed calling webhook "gate.example.com"' in creating(made, "lost").stderr
-        (tmp_path / "global-hooks/gate.sh").unlink()
-        (tmp_path / "global-hooks/turn.sh").unlink()
+        for hook in ("gate", "look", "turn"):
+            (tmp_path / f"global-hooks/{hook}.sh").unlink()
         made.start_ready()
         assert registered(made) == set()
         eventually(lambda: creating(made, "found").returncode == 0)

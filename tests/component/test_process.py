@@ -28,7 +28,7 @@ def nothing_leaks() -> Iterator[None]:
     process.adopt_orphans()
     yield
     process.adopt_orphans(on=False)
-    assert _children() == children
+    assert _children() - children == set()
     assert set(Path("/proc/self/fd").iterdir()) - descriptors == set()
 
 
@@ -137,20 +137,45 @@ async def test_what_cannot_be_started(tmp_path: Path, content: str | None, mode:
     assert caught.value.errno == number
 
 
+@pytest.fixture
+def deaf() -> Iterator[None]:
+    """Children begin with SIGTERM blocked, so that it waits for them however long they take to be ready for it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    yield
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@pytest.mark.usefixtures("deaf")
 async def test_the_deadline_asks_first() -> None:
-    ended = await _bash("trap 'echo bye >&2; exit 3' TERM; echo on >&2; while :; do sleep 0.01; done", timeout_s=2)
-    assert (ended.code, ended.timed_out) == (3, True)
-    assert ended.stderr_tail.endswith("bye")
+    program = textwrap.dedent(
+        """
+        import signal, sys
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit("bye"))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        signal.pause()
+        """
+    )
+    ended = await process.run([sys.executable, "-ISc", program], env=ENV, timeout_s=0.1, grace_s=60)
+    assert (ended.code, ended.timed_out, ended.stderr_tail) == (1, True, "bye")
 
 
+@pytest.mark.usefixtures("deaf")
 async def test_the_deadline_kills_what_ignores_it() -> None:
-    ended = await _bash("trap '' TERM; while :; do sleep 0.01; done", timeout_s=2, grace_s=0.2)
+    ended = await _bash("exec sleep 1000", timeout_s=0.1, grace_s=0.1)
     assert (ended.code, ended.timed_out) == (-signal.SIGKILL, True)
 
 
-async def test_a_stopped_child_is_killed() -> None:
-    ended = await _bash("kill -STOP $$", timeout_s=0.3, grace_s=0.2)
-    assert (ended.code, ended.timed_out) == (-signal.SIGKILL, True)
+async def test_a_stopped_child_is_killed(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    task = asyncio.create_task(_bash("echo $$ >> $PIDS; kill -STOP $$", grace_s=0.1, PIDS=str(pids)))
+    await _until_written(pids, 1)
+    [pid] = _pids(pids)
+    while _state(pid) != "T":
+        await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not _alive(pid)
 
 
 LEAVERS = {
@@ -160,7 +185,9 @@ LEAVERS = {
     "own session": "setsid sh -c 'echo $$ >> $PIDS; exec sleep 1000' &",
     "daemon": "(setsid sh -c '(echo $$ >> $PIDS; sleep 1000 & echo $! >> $PIDS; wait) &' &)",
     "own session without environment": "setsid sh -c 'env -i sleep 1000 & echo $! >> $PIDS; echo $$ >> $PIDS; wait' &",
-    "ended unseen in an own session": "setsid sh -c 'echo $$ >> $PIDS' & exec sleep 0.3",
+    "ended unseen in an own session": (
+        "setsid sh -c 'until grep -qx sleep /proc/$PPID/comm; do sleep 0.01; done' & echo $! >> $PIDS; exec sleep 1"
+    ),
 }
 
 
@@ -210,6 +237,63 @@ async def test_output_pipes_kept_open_do_not_hold_it_up(tmp_path: Path) -> None:
     for pid in _pids(pids):
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
+
+
+async def test_who_gets_away_is_ended_with_the_operator(tmp_path: Path) -> None:
+    """Out of its session and without its environment, it belongs to no run; what is no orphan is left alone."""
+    pids = tmp_path / "pids"
+    await _bash(
+        "env -i setsid sh -c 'echo $$ >> $0; (setsid sh -c \"echo \\$\\$ >> $0; exec sleep 1000\" &); exec sleep 1000' "
+        '"$PIDS" & until [ "$(wc -l < "$PIDS")" = 2 ]; do sleep 0.01; done',
+        PIDS=str(pids),
+    )
+    assert all(_runs(pid) for pid in _pids(pids))
+    insider = subprocess.Popen(["sleep", "1000"])
+    await process.end_orphans()
+    assert not [pid for pid in _pids(pids) if _alive(pid)]
+    assert insider.poll() is None
+    insider.kill()
+    insider.wait()
+
+
+async def test_who_gets_away_is_ended_when_the_operator_stops(tmp_path: Path) -> None:
+    pids, kubeconfig = tmp_path / "pids", tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        "{current-context: x, contexts: [{name: x, context: {cluster: c, user: u}}], users: [{name: u, user: {}}],"
+        " clusters: [{name: c, cluster: {server: 'http://127.0.0.1:9'}}]}"
+    )
+    hook = tmp_path / "hooks" / "hook.sh"
+    hook.parent.mkdir()
+    hook.write_text(f"#!/bin/sh\nenv -i setsid sh -c 'echo $$ >> {pids}; exec sleep 1000' & echo 'onStartup: 1'\n")
+    hook.chmod(0o700)
+    (tmp_path / "modules").mkdir()
+    settings = {
+        "ADDON_OPERATOR_NAMESPACE": "n",
+        "KUBECONFIG": str(kubeconfig),
+        "GLOBAL_HOOKS_DIR": str(hook.parent),
+        "MODULES_DIR": str(tmp_path / "modules"),
+        "ADDON_OPERATOR_LISTEN_PORT": "0",
+        "ADDON_OPERATOR_LISTEN_ADDRESS": "127.0.0.1",
+        "ADDON_OPERATOR_TMP_DIR": str(tmp_path / "tmp"),
+        "DEBUG_UNIX_SOCKET": str(tmp_path / "socket"),
+    }
+    with subprocess.Popen(
+        [sys.executable, "-m", "addon_operator", "start"], env={**os.environ, **settings}
+    ) as operator:
+        while operator.poll() is None and not _pids(pids):
+            await asyncio.sleep(0.01)
+        operator.terminate()
+    assert operator.returncode == 0
+    [left] = _pids(pids)
+    assert not _alive(left)
+
+
+async def test_becoming_another_program_does_not_hide_it() -> None:
+    """In the middle of execve a process has no environment; this one gets there 50 times."""
+    child = subprocess.Popen(["env"] * 50 + ["true"], env={**ENV, process.RUN_ID: "one"})
+    told = {process._has_run_id(child.pid, "one") for _ in iter(child.poll, 0)}
+    assert told - {None} == {True}
+    assert child.returncode == 0
 
 
 async def test_endless_output_of_an_escaped_process_does_not_hold_it_up(tmp_path: Path) -> None:
@@ -280,13 +364,21 @@ async def test_the_group_dies_with_the_operator(tmp_path: Path) -> None:
         from addon_operator import process
         script = "trap '' TERM HUP; echo $$ >> $PIDS; sleep 1000 & echo $! >> $PIDS; wait"
         env = {"PATH": os.environ["PATH"], "PIDS": sys.argv[1]}
-        asyncio.run(process.run(["bash", "-c", script], env=env, timeout_s=1000))
+
+        async def main():
+            running = asyncio.create_task(process.run(["bash", "-c", script], env=env, timeout_s=1000))
+            await asyncio.sleep(0)  # until it is started, and on its leash
+            print("started", flush=True)
+            await running
+
+        asyncio.run(main())
         """
     )
-    operator = subprocess.Popen([sys.executable, "-c", program, str(pids)])
-    await _until_written(pids, 2)
-    operator.kill()
-    operator.wait()
+    with subprocess.Popen([sys.executable, "-c", program, str(pids)], stdout=subprocess.PIPE) as operator:
+        assert operator.stdout is not None
+        await asyncio.to_thread(operator.stdout.readline)
+        await _until_written(pids, 2)
+        operator.kill()
     while [pid for pid in _pids(pids) if _runs(pid)]:
         await asyncio.sleep(0.01)
     for pid in _pids(pids):  # adopted by this process, unless its parent lived long enough to reap it
@@ -294,10 +386,14 @@ async def test_the_group_dies_with_the_operator(tmp_path: Path) -> None:
             os.waitpid(pid, 0)
 
 
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 def _runs(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+        return _state(pid) != "Z"
+    except (FileNotFoundError, ProcessLookupError):  # the latter if it goes between opening and reading
         return False
 
 

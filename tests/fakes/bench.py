@@ -18,7 +18,7 @@ from addon_operator.dispatch.handlers import Handlers
 from addon_operator.dispatch.intake import Intake
 from addon_operator.dispatch.reviews import HookReviewer
 from addon_operator.dispatch.routing import startup_tasks
-from addon_operator.errors import AddonOperatorError, HookFailed, KubeError
+from addon_operator.errors import AddonOperatorError, HookConfigError, HookFailed, HookUnreachable, KubeError
 from addon_operator.hooks.bindings import Admission, Conversion, HookConfig, parse_config
 from addon_operator.hooks.call import Effects, HookCall, HookId, HookResult, Scope
 from addon_operator.hooks.catalog import HookCatalog
@@ -29,7 +29,7 @@ from addon_operator.hooks.monitors import HookMonitors
 from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.patcher import ObjectPatcher
 from addon_operator.metrics import Metrics
-from addon_operator.modules.crds import CrdInstaller
+from addon_operator.modules.crds import CrdInstaller, Definitions
 from addon_operator.modules.deployment import ModuleDeployment
 from addon_operator.modules.enablement import Enablement
 from addon_operator.modules.loader import ModuleLoader
@@ -91,6 +91,8 @@ class ScriptedEngine(HookEngine):
         self.runs.append((name, ", ".join(map(_title, shown))))
         answer = self.answers.get(name, []).pop(0) if self.answers.get(name) else Answer()
         await asyncio.sleep(answer.lasts_s)
+        if not call.path.exists():
+            raise HookUnreachable(f"{call.hook}: {call.path}: the file does not exist")
         if answer.breaks:
             raise RuntimeError("a bug")
         if answer.fails or name in self.failing:
@@ -132,8 +134,8 @@ class NoCrds(CrdInstaller):
 
     def __init__(self) -> None: ...
 
-    def digest(self, module: object) -> None:
-        return None
+    def brought(self, module: object) -> Definitions:
+        return {}
 
 
 class NoObjects(ObjectPatcher):
@@ -160,7 +162,10 @@ class Registered(WebhookHost):
     async def serve(self, hook: HookId, admissions: Sequence[Admission], conversions: Sequence[Conversion]) -> None:
         if self.refuses:
             raise KubeError(f"{hook}: its webhooks cannot be registered", status=422, reason="Invalid")
-        self.served[hook] = (*(one.name for one in admissions), *(one.name for one in conversions))
+        names = (*(one.name for one in admissions), *(one.name for one in conversions))
+        if any(set(names) & set(others) for other, others in self.served.items() if other != hook):
+            raise HookConfigError(f"{hook}: a name is taken")
+        self.served[hook] = names
         if not self.served[hook]:
             del self.served[hook]
 
@@ -188,10 +193,14 @@ class Bench:
 
     Attributes:
         tasks: the text of each attempt, in order.
+        releases: names of those that carry our mark.
+        refused: why states of the ConfigMap were refused.
     """
 
     def __init__(self, root: Path, *, lists_at_once: bool = True) -> None:
         self.tasks: list[str] = []
+        self.releases: set[str] = set()
+        self.refused: list[str] = []
         self._attempts = (0.0, 0)
         self.engine, self.fakes, self.metrics = ScriptedEngine(), FakeMonitors(lists_at_once=lists_at_once), Metrics()
         self.catalog, self.root = HookCatalog(self.engine), root
@@ -218,7 +227,7 @@ class Bench:
         self.config = OperatorConfig(
             self.config_map, self.store, where="ConfigMap", module_keys=lambda: {m.key for m in self.registry.modules},
             checked_keys=lambda document: {"global", *(module.key for module in self.enablement.flagged(document))},
-            on_accepted=self.intake.config_accepted, on_rejected=_raise,
+            on_accepted=self.intake.config_accepted, on_rejected=self._refuse,
         )  # fmt: skip
         hooks = HookRuns(
             engine=self.engine, store=self.store, config=self.config, patcher=NoObjects(),
@@ -244,7 +253,8 @@ class Bench:
             queue=self.queues.main, loader=self.loader, registry=self.registry, store=self.store,
             enablement=self.enablement, runner=runner,
             global_hooks=lambda kind: [hook.id for hook in self.global_hooks.bound_to(kind)],
-            owned_releases=tuple, ignored_release=None, metrics=self.metrics,
+            owned_releases=lambda: self.releases, ignored_release=None, recheck_config=self.config.recheck,
+            metrics=self.metrics,
         )  # fmt: skip
         self._handlers = Handlers(
             queues=self.queues, converge=self.converge, registry=self.registry, runner=runner, hooks=hooks,
@@ -253,6 +263,10 @@ class Bench:
         )  # fmt: skip
         await self.config.load()
         self.queues.main.add_tail(startup_tasks(self.global_hooks))
+
+    def _refuse(self, error: AddonOperatorError) -> None:
+        self.refused.append(str(error))
+        self.converge.look_again()
 
     async def run(self) -> None:
         """Works until it is cancelled."""
@@ -361,6 +375,7 @@ def play(
                 task.result()
             task.cancel()
         await asyncio.gather(working, stepping, return_exceptions=True)
+        assert bench.config.error is None
         return bench
 
     return clock.run(main())
@@ -378,7 +393,3 @@ def hook_file(root: Path, name: str) -> Path:
     """Where a hook's file is."""
     scope, file = name.split("/")
     return root / "global" / file if scope == "global" else root / "modules" / f"{scope}/hooks" / file
-
-
-def _raise(error: AddonOperatorError) -> None:
-    raise error

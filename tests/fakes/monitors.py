@@ -21,6 +21,7 @@ class FakeMonitor:
         self.listed = self.stopped = False
         self.blocked_reason: str | None = None
         self.kind_missing = False
+        self.last_error: Exception | None = None
         self._settled, self._listed = asyncio.Event(), asyncio.Event()
 
     async def settled(self) -> None:

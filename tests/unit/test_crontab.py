@@ -8,7 +8,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from addon_operator.crontab import Crontab, local_zone
@@ -232,6 +232,7 @@ def first_fit(fits: Fits, moment: datetime, within: timedelta) -> datetime | Non
     return next(filter(fits, minutes), None)
 
 
+@settings(max_examples=50)
 @given(crontabs(), st.datetimes(datetime(2024, 2, 20), datetime(2030, 1, 1)))
 def test_in_utc_the_first_minute_that_fits(crontab: tuple[str, Fits, bool], moment: datetime) -> None:
     text, fits, _ = crontab
@@ -244,6 +245,7 @@ def test_in_utc_the_first_minute_that_fits(crontab: tuple[str, Fits, bool], mome
         assert tick == expected
 
 
+@settings(max_examples=50)
 @given(crontabs(daily=True), st.sampled_from([SPRING, AUTUMN]), st.integers(-3 * 3600, 3 * 3600))
 def test_when_clocks_are_set_the_rules_hold(crontab: tuple[str, Fits, bool], change: datetime, off_s: int) -> None:
     text, fits, hourly = crontab
@@ -269,6 +271,7 @@ def _allowed(fits: Fits, change: datetime, *, hourly: bool) -> set[datetime]:
     return {instant for instant, wall in found.items() if not wall.fold} | late
 
 
+@settings(max_examples=50)
 @given(crontabs(), st.datetimes(datetime(2024, 1, 1), datetime(2030, 1, 1)), st.floats(0, 1))
 def test_no_tick_lies_between(crontab: tuple[str, Fits, bool], moment: datetime, part: float) -> None:
     timer, start = Crontab.parse(crontab[0], local=BERLIN), moment.replace(tzinfo=UTC)

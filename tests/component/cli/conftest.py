@@ -21,7 +21,7 @@ def socket_path() -> Iterator[Path]:
 async def operator(socket_path: Path) -> AsyncIterator[StillInspector]:
     """An operator that can be asked at `socket_path`."""
     inspector = StillInspector()
-    server = DebugServer(inspector, socket_path)
+    server = DebugServer(socket_path, inspector)
     await server.start()
     yield inspector
     await server.stop()

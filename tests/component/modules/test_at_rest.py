@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from addon_operator.modules.registry import ModulePhase
-from tests.fakes.bench import Answer, Bench, play, write_hook
+from tests.fakes.bench import Answer, Bench, hook_file, play, write_hook
 
 MODULES = ("alpha", "beta")
 HOOKS = {
@@ -44,7 +44,7 @@ STEPS = st.lists(
     | happenings(("edit",), ("global", *MODULES))
     | happenings(("converge",), ("",))
     | happenings(("patch",), tuple(HOOKS))
-    | happenings(("rewrite",), [name for name in HOOKS if not name.startswith("global")])
+    | happenings(("rewrite", "rewrite", "unlink"), [name for name in HOOKS if not name.startswith("global")])
     | happenings(("block", "forbid", "list", "change"), tuple(BINDINGS)),
     min_size=15,
     max_size=40,
@@ -66,6 +66,7 @@ class World:
             "dawdle": lambda hook: self._next(hook, Answer(lasts_s=12)),
             "patch": self._patch,
             "rewrite": self._rewrite,
+            "unlink": lambda hook: hook_file(bench.root, hook).unlink(missing_ok=True),
             "block": lambda name: self._watch("block", name),
             "forbid": lambda name: self._watch("forbid", name),
             "list": lambda name: self._watch("list", name),
@@ -82,6 +83,10 @@ class World:
         self._bench.engine.failing.clear()
         self._bench.engine.answers.clear()
         self._bench.fakes.lists_at_once = True
+        if missing := [name for name in HOOKS if not hook_file(self._bench.root, name).exists()]:
+            for name in missing:
+                write_hook(self._bench.root, name, HOOKS[name])
+            self._bench.converge_again()
         for name in BINDINGS:
             self._watch("list", name)
 
@@ -115,7 +120,7 @@ class World:
                 monitor.block("nothing can be seen", kind_missing=act == "block")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50)
 @given(steps=STEPS, lists_at_once=st.booleans())
 def test_nothing_waits_for_ever(steps: Sequence[Step], lists_at_once: bool) -> None:
     async def live(bench: Bench) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 
 from addon_operator.dispatch.routing import startup_tasks
 from addon_operator.jsondoc import JsonObject
+from addon_operator.tasks.task import Reason, RunModules, Task
 from tests.fakes import bench as benches
 from tests.fakes.bench import Answer, Bench, hook_file, write_hook
 
@@ -326,6 +328,41 @@ def test_a_start_waits_for_synchronizations_that_something_has_overtaken(play: P
     assert bench.engine.runs[:5] == [seen] * 4 + [before]
 
 
+@pytest.mark.parametrize(
+    ("edit", "first"),
+    [
+        pytest.param({"alphaEnabled": "false"}, "ConvergeModules:main:StandBy", id="its module goes"),
+        pytest.param({"betaEnabled": "false"}, "ConvergeModules:main:StandBy", id="another module goes"),
+        pytest.param({"global": "{a: 1}"}, "ConvergeModules:main:StandBy", id="global values"),
+        pytest.param({"beta": "{a: 1}"}, "ModuleRun:main:beta", id="values of another module"),
+    ],
+)
+@pytest.mark.parametrize("waits", [False, True], ids=["nothing waits", "what the edit leads to waits already"])
+def test_an_edit_takes_effect_although_a_hook_fails_for_ever(
+    play: Play, edit: dict[str, str], first: str, waits: bool
+) -> None:
+    async def steps(bench: Bench) -> None:
+        await bench.rest()
+        bench.engine.failing.add("alpha/x")
+        bench["pods"].change("Added", "a")
+        await asyncio.sleep(7)
+        if waits:
+            bench.converge_again()
+            bench.queues.main.add_tail([Task(RunModules(("beta",)), Reason.ABSENT_OBJECTS)])
+        bench.since()
+        bench.edit(**edit)
+        await asyncio.sleep(1)
+        did = bench.since()
+        assert did[0].startswith("ApplyKubeConfigValues")
+        assert did[1].startswith(first)
+        assert [line for line in did if line.startswith(first)] == did[1:2]
+        if edit.get("alphaEnabled"):
+            await bench.rest()
+            assert bench.registry.alive == ("beta",)
+
+    play({"alpha/x": SEE_PODS, "beta/x": "beforeHelm: 1"}, steps)
+
+
 @pytest.mark.parametrize("config", [IN_MAIN, ASIDE], ids=["main", "aside"])
 @pytest.mark.parametrize("gate", ["held", "open"])
 def test_what_could_not_be_deleted_begins_a_new_life_when_it_is_enabled_again(
@@ -525,6 +562,97 @@ def test_webhooks_of_changed_files_are_served_until_others_take_their_place(play
         assert bench.webhooks.served == {x: ("new.example.com", "more.example.com")}
 
     play({"alpha/x": validating("old"), "alpha/y": validating("gone"), "alpha/z": validating("dropped")}, steps)
+
+
+STEP = "{fromVersion: a, toVersion: b}"
+CONVERTING = f"kubernetesCustomResourceConversion: [{{name: c, crdName: x.io, conversions: [{STEP}]}}]"
+
+
+@pytest.mark.parametrize("hook", ["alpha/x", "global/x"], ids=["module", "global"])
+def test_a_hook_converts_what_it_is_about_to_list_but_admits_nothing_before_it_has_seen_it(
+    play: Play, hook: str
+) -> None:
+    async def steps(bench: Bench) -> None:
+        await asyncio.sleep(100)
+        assert bench.webhooks.served == {bench.hook(hook).id: ("c",)}
+        bench["pods"].list()
+        await bench.rest()
+        assert bench.webhooks.served == {bench.hook(hook).id: ("gate.example.com", "c")}
+
+    hooks = {hook: f"{SEE_PODS}\n{CONVERTING}\n{validating('gate')}", "alpha/y": "beforeHelm: 1"}
+    play(hooks, steps, lists_at_once=False)
+
+
+def test_a_changed_file_admits_as_before_until_its_hook_has_seen_what_exists(play: Play) -> None:
+    async def steps(bench: Bench) -> None:
+        await bench.rest()
+        x = bench.hook("alpha/x").id
+        write_hook(bench.root, "alpha/x", f"{SEE_PODS}\n{CONVERTING}\n{validating('new')}")
+        bench.engine.failing.add("alpha/x")
+        bench.converge_again()
+        await asyncio.sleep(100)
+        assert bench.webhooks.served == {x: ("old.example.com", "c")}
+        bench.engine.failing.clear()
+        await bench.rest()
+        assert bench.webhooks.served == {x: ("new.example.com", "c")}
+
+    play({"alpha/x": validating("old")}, steps)
+
+
+@pytest.mark.parametrize(
+    ("config", "name"), [(validating("gate"), "gate.example.com"), (CONVERTING, "c")], ids=["admits", "converts"]
+)
+def test_a_hook_whose_file_gets_another_name_takes_over_its_webhooks(play: Play, config: str, name: str) -> None:
+    async def steps(bench: Bench) -> None:
+        await bench.rest()
+        file = hook_file(bench.root, "alpha/x")
+        file.rename(file.with_name("y"))
+        bench.converge_again()
+        await bench.rest()
+        assert bench.webhooks.served == {bench.hook("alpha/y").id: (name,)}
+
+    play({"alpha/x": f"{SEE_PODS}\n{config}"}, steps)
+
+
+@pytest.mark.parametrize("queue", ["main", "side"])
+@pytest.mark.parametrize("what", ["the file", "the module", "the file for a moment"])
+def test_a_hook_whose_file_goes_away_holds_up_nobody_and_loses_nothing(play: Play, queue: str, what: str) -> None:
+    config = f"kubernetes: [{{name: pods, kind: Pod, queue: {queue}}}]\n{validating('gate')}"
+
+    async def steps(bench: Bench) -> None:
+        await bench.rest()
+        monitor, file = bench["pods"], hook_file(bench.root, "alpha/x")
+        if what == "the module":
+            shutil.rmtree(file.parents[1])
+        else:
+            file.unlink()
+        bench.runs()
+        bench.engine.answers["global/x"] = [Answer(lasts_s=30)]
+        bench["pods"].change("Added", "a")
+        await asyncio.sleep(10)
+        if what == "the file for a moment":
+            write_hook(bench.root, "alpha/x", config)
+        await bench.rest()
+        assert monitor.stopped
+        runs = [run for run in bench.runs() if run[0] == "alpha/x"]
+        if what == "the file for a moment":
+            assert runs == [("alpha/x", "pods: Added a"), SYNCHRONIZATION]
+            assert bench.webhooks.served == {bench.hook("alpha/x").id: ("gate.example.com",)}
+        else:
+            assert runs == [("alpha/x", "pods: Added a")]
+            assert bench.webhooks.served == {}
+
+    play({"alpha/x": config, "alpha/y": "beforeHelm: 1", "global/x": "beforeAll: 1"}, steps)
+
+
+def test_a_global_hook_whose_file_goes_away_holds_up_nobody(play: Play) -> None:
+    async def steps(bench: Bench) -> None:
+        await bench.rest()
+        hook_file(bench.root, "global/x").unlink()
+        bench["pods"].change("Added", "a")
+        await bench.rest()
+
+    play({"global/x": SEE_PODS, "alpha/y": "beforeHelm: 1"}, steps)
 
 
 def test_monitors_of_a_changed_file_stop_although_they_never_listed_anything(play: Play) -> None:

@@ -44,6 +44,12 @@ def test_every_setting_is_documented(row: settings.Setting) -> None:
     assert line in (ROOT / "docs" / "running.md").read_text().splitlines()
 
 
+def test_every_setting_of_others_is_documented() -> None:
+    lines = (ROOT / "docs" / "running.md").read_text().splitlines()
+    rows = [f"| `--{one.flag}` | `{one.variable}` | {one.reason} |" for one in settings.FOREIGN]
+    assert [row for row in rows if row not in lines] == []
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=_name)
 def test_links_lead_somewhere(path: Path) -> None:
     for target, anchor in _LINK.findall(path.read_text()):

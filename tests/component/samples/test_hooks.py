@@ -276,7 +276,7 @@ def test_expiry_of_the_authority(bench: HookBench, context: JsonObject) -> None:
     (metric,) = done.metrics()
     assert isinstance(metric, Record)
     assert (metric.name, metric.kind) == ("internal_ca_valid_seconds", "gauge")
-    assert 9 * 86400 <= metric.value <= 10 * 86400
+    assert 9 * 86400 - 60 <= metric.value <= 10 * 86400  # a minute for the run, should it be midnight
 
 
 def test_report_leaves_a_metric_and_a_log_line(bench: HookBench) -> None:

@@ -21,7 +21,7 @@ def inspector() -> StillInspector:
 
 @pytest.fixture
 async def client(inspector: StillInspector, socket_path: Path) -> AsyncIterator[aiohttp.ClientSession]:
-    server = DebugServer(inspector, socket_path)
+    server = DebugServer(socket_path, inspector)
     await server.start()
     async with aiohttp.ClientSession("http://localhost", connector=aiohttp.UnixConnector(str(socket_path))) as session:
         yield session
@@ -42,7 +42,7 @@ def _mode(path: Path) -> int:
 async def test_only_the_owner_can_open_the_socket(inspector: StillInspector, socket_path: Path) -> None:
     old = os.umask(0)
     try:
-        server = DebugServer(inspector, socket_path)
+        server = DebugServer(socket_path, inspector)
         await server.start()
         assert (_mode(socket_path), _mode(socket_path.parent)) == (0o600, 0o700)
         await server.stop()
@@ -51,9 +51,28 @@ async def test_only_the_owner_can_open_the_socket(inspector: StillInspector, soc
     assert not socket_path.exists()
 
 
+async def test_an_operator_that_is_not_complete_says_so(inspector: StillInspector, socket_path: Path) -> None:
+    server = DebugServer(socket_path)
+    await server.start()
+    connector = aiohttp.UnixConnector(str(socket_path))
+    async with aiohttp.ClientSession("http://localhost", connector=connector) as session:
+        for answer in (
+            await session.get("/module/list.json"),
+            await session.get("/module/alpha/values.json"),
+            await session.post("/config/set", data={"name": "log.level", "value": "debug"}),
+        ):
+            assert (answer.status, await answer.text()) == (
+                503,
+                "the operator is starting: its log says what it waits for\n",
+            )
+        server.inspector = inspector
+        assert (await session.get("/module/list.json")).status == 200
+    await server.stop()
+
+
 async def test_a_socket_left_by_a_crash_is_replaced(inspector: StillInspector, socket_path: Path) -> None:
     _leave_stale_socket(socket_path)
-    server = DebugServer(inspector, socket_path)
+    server = DebugServer(socket_path, inspector)
     await server.start()
     connector = aiohttp.UnixConnector(str(socket_path))
     async with aiohttp.ClientSession("http://localhost", connector=connector) as session:
@@ -62,7 +81,7 @@ async def test_a_socket_left_by_a_crash_is_replaced(inspector: StillInspector, s
 
 
 async def test_a_live_socket_is_left_alone(inspector: StillInspector, socket_path: Path) -> None:
-    first, second = DebugServer(inspector, socket_path), DebugServer(inspector, socket_path)
+    first, second = DebugServer(socket_path, inspector), DebugServer(socket_path, inspector)
     await first.start()
     inode = socket_path.stat().st_ino
     with pytest.raises(SettingsError, match=f"another operator listens on {socket_path}"):
@@ -76,7 +95,7 @@ async def test_a_file_that_is_no_socket_is_left_alone(inspector: StillInspector,
     socket_path.parent.mkdir()
     socket_path.write_text("precious")
     with pytest.raises(SettingsError, match=f"{socket_path} exists and is not a socket"):
-        await DebugServer(inspector, socket_path).start()
+        await DebugServer(socket_path, inspector).start()
     assert socket_path.read_text() == "precious"
 
 
@@ -88,11 +107,11 @@ async def test_a_path_that_cannot_be_is_named(inspector: StillInspector, socket_
     (socket_path.parent / "file").touch()
     path = socket_path.parent / name
     with pytest.raises(SettingsError, match=f"{path}.*DEBUG_UNIX_SOCKET"):
-        await DebugServer(inspector, path).start()
+        await DebugServer(path, inspector).start()
 
 
 async def test_stop_leaves_a_successors_socket(inspector: StillInspector, socket_path: Path) -> None:
-    server = DebugServer(inspector, socket_path)
+    server = DebugServer(socket_path, inspector)
     await server.start()
     # Made beside it and moved over it, so that the two sockets cannot share an inode number.
     successor = socket_path.with_name("next")

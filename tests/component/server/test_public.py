@@ -103,10 +103,11 @@ async def test_a_port_that_is_taken_is_named(operator: Operator) -> None:
 async def test_after_stop_nobody_listens_and_the_port_is_free(session: aiohttp.ClientSession) -> None:
     status = ConvergeStatus(Startup.DONE)
     server = PublicServer(converge=lambda: status, troubles=list, metrics=lambda: b"", hook_metrics=lambda: b"")
-    port = await server.start(address="127.0.0.1", port=0)
-    assert (await _get(session, f"http://127.0.0.1:{port}/readyz"))[0] == 200
+    address = "127.61.7.3"  # where no client of anybody else is given the port meanwhile
+    port = await server.start(address=address, port=0)
+    assert (await _get(session, f"http://{address}:{port}/readyz"))[0] == 200
     await server.stop()
     with pytest.raises(aiohttp.ClientConnectorError):
-        await _get(session, f"http://127.0.0.1:{port}/readyz")
-    assert await server.start(address="127.0.0.1", port=port) == port
+        await _get(session, f"http://{address}:{port}/readyz")
+    assert await server.start(address=address, port=port) == port
     await server.stop()

@@ -13,11 +13,13 @@ from addon_operator.hooks.bindings import HookConfig, Kubernetes, Schedule
 from addon_operator.hooks.call import Changes, HookId
 from addon_operator.hooks.context import LifecycleContext, ObjectEvent, Synchronization
 from addon_operator.hooks.hook import Hook
+from addon_operator.kube.crds import Source
 from addon_operator.modules.plan import Verdict
 from addon_operator.modules.registry import ModuleRegistry
 from addon_operator.tasks.queue import QueueSet
 from addon_operator.tasks.task import Done, Outcome, Reason, RunHook, RunModules, Task
 from tests.fakes import clock
+from tests.unit.modules.test_plan import module as a_module
 
 MAIN, SIDE = Kubernetes("here", "Pod"), Kubernetes("there", "Pod", queue="side")
 HOURLY = Schedule("hourly", "0 * * * *", allow_failure=False, queue="side", include_snapshots_from=(), group="")
@@ -110,6 +112,30 @@ def test_hooks_of_disabled_modules_are_not_run(happen: Callable[[Intake], object
 
 def test_ticks_begin_to_count_with_the_end_of_the_first_converge() -> None:
     assert queued(lambda intake: intake.ticked(hook(None), HOURLY), ticks_count=False) == {"main": [RUN]}
+
+
+@pytest.mark.parametrize(
+    ("name", "missed", "expected"),
+    [
+        pytest.param("things", True, ["ModuleEnsureCRDs:main:on:AbsentHelmResourcesDetected", RUN], id="by others"),
+        pytest.param("things", False, [RUN], id="by a hook"),
+        pytest.param("others", True, [RUN], id="nobody brings it"),
+    ],
+)
+def test_a_crd_that_is_gone_is_brought_again(name: str, *, missed: bool, expected: list[str]) -> None:
+    registry = ModuleRegistry()
+    registry.replace_modules([a_module("on", crds=True)])
+    registry.replace_verdicts({"on": Verdict((), None, enabled=True)})
+    registry.state("on").crds = {"things": Source("on/crds/things.yaml", "digest")}
+
+    async def main() -> list[str]:
+        queues = QueueSet(nothing, retry=RetryPolicy(1, 1))
+        queues.main.add_tail((WAITING,))
+        Intake(queues=queues, registry=registry, ticks_count=lambda: True).definition_gone(name, missed)
+        return [look.description for look in queues.main.looks()]
+
+    assert clock.run(main()) == expected
+    assert bool(registry.state("on").crds) is (name != "things")
 
 
 @pytest.mark.parametrize(("module", "taken"), [("on", True), ("off", False)])

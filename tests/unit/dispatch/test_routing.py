@@ -13,6 +13,7 @@ from addon_operator.dispatch.routing import (
     absent_objects,
     config_accepted,
     config_applied,
+    definition_gone,
     global_values_changed,
     hook_changed_values,
     hook_tasks,
@@ -41,6 +42,8 @@ from addon_operator.tasks.task import (
     Converge,
     ConvergePhase,
     DeleteModule,
+    EnableWebhooks,
+    EnsureCrds,
     Payload,
     PurgeRelease,
     Reason,
@@ -57,9 +60,12 @@ STANDBY = Task(Converge(), Reason.RELOAD_ALL, converge=True)
 RUNNING = Task(Converge(ConvergePhase.WAIT_DELETE_AND_RUN_MODULES), Reason.RELOAD_ALL, converge=True)
 
 
-def shape(follow_up: FollowUp) -> tuple[list[Payload], list[Payload], bool]:
-    head, tail = ([task.payload for task in tasks] for tasks in (follow_up.head, follow_up.tail))
-    return head, tail, follow_up.drop_converge
+def shape(follow_up: FollowUp) -> tuple[list[Payload], list[Payload]]:
+    return payloads(follow_up.head), payloads(follow_up.tail)
+
+
+def payloads(tasks: Iterable[Task]) -> list[Payload]:
+    return [task.payload for task in tasks]
 
 
 def hook(
@@ -113,13 +119,28 @@ def test_a_start() -> None:
     ]
 
 
-def test_webhooks_of_global_hooks_are_served_before_the_first_converge() -> None:
-    hooks = LoadedHooks((hook("a", admissions=(GATE,)), hook("b"), hook("c", conversions=(CONVERSION,))))
-    assert texts(startup_tasks(hooks)) == [
-        "GlobalHookEnableWebhookBindings:main:hooks/a:OperatorStartup",
+def test_global_hooks_convert_before_anything_is_listed_and_admit_before_the_first_converge() -> None:
+    hooks = LoadedHooks(
+        (
+            hook("a", kubernetes=(PODS,), admissions=(GATE,)),
+            hook("b"),
+            hook("c", conversions=(CONVERSION,)),
+            hook("d", admissions=(GATE,), conversions=(CONVERSION,)),
+        )
+    )
+    tasks = startup_tasks(hooks)
+    assert texts(tasks) == [
         "GlobalHookEnableWebhookBindings:main:hooks/c:OperatorStartup",
+        "GlobalHookEnableWebhookBindings:main:hooks/d:OperatorStartup",
+        "GlobalHookEnableKubernetesBindings:main:hooks/a:OperatorStartup",
+        "GlobalHookWaitKubernetesSynchronization:main:OperatorStartup",
+        "GlobalHookEnableWebhookBindings:main:hooks/a:OperatorStartup",
+        "GlobalHookEnableWebhookBindings:main:hooks/d:OperatorStartup",
         "ConvergeModules:main:StandBy:OperatorStartup",
     ]
+    assert [task.payload.conversions_only for task in tasks if isinstance(task.payload, EnableWebhooks)] == [
+        True, True, False, False,
+    ]  # fmt: skip
 
 
 def test_without_global_hooks_a_start_is_a_converge_which_may_be_replaced() -> None:
@@ -225,9 +246,8 @@ def test_what_follows_when_a_hook_changed_values(
 ) -> None:
     hook_id = HookId(module, "hooks/x")
     made = hook_changed_values(reason, hook_id, changes, ())
-    assert (made.head, made.drop_converge, made.drop_runs) == ((), False, False)
-    assert texts(made.tail) == expected
-    assert all(task.converge == isinstance(task.payload, Converge) for task in made.tail)
+    assert texts(made) == expected
+    assert all(task.converge == isinstance(task.payload, Converge) for task in made)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +261,7 @@ def test_what_follows_when_a_hook_changed_values(
 )
 def test_what_waits_already_is_not_asked_for_again(module: str | None, waiting: list[Task], made: bool) -> None:
     hook_id = HookId(module, "hooks/x")
-    assert bool(hook_changed_values(Reason.KUBERNETES, hook_id, VALUES, waiting).tail) is made
+    assert bool(hook_changed_values(Reason.KUBERNETES, hook_id, VALUES, waiting)) is made
 
 
 def test_a_plan_becomes_crds_deletes_runs_and_purges_in_this_order() -> None:
@@ -265,31 +285,40 @@ def test_hooks_around_the_converge_belong_to_it() -> None:
 
 
 def test_an_accepted_configmap_is_applied_next_and_only_once() -> None:
-    assert shape(config_accepted([STANDBY])) == ([ApplyConfig()], [], False)
-    assert shape(config_accepted([Task(ApplyConfig(), Reason.APPLY_CONFIG), STANDBY])) == ([], [], False)
+    assert payloads(config_accepted([STANDBY])) == [ApplyConfig()]
+    assert payloads(config_accepted([Task(ApplyConfig(), Reason.APPLY_CONFIG), STANDBY])) == []
+
+
+A, A_AND_B = Task(RunModules(("a",)), Reason.ABSENT_OBJECTS), Task(RunModules(("b", "a")), Reason.RELOAD_ALL)
+FIRST = Task(Converge(), Reason.OPERATOR_STARTUP, converge=True)
+EVENT = Task(RunHook(HookId("a", "hooks/x"), (POD_EVENT,)), Reason.KUBERNETES)
+DELETE = Task(DeleteModule("z"), Reason.RELOAD_ALL, converge=True)
 
 
 @pytest.mark.parametrize(
     ("change", "enablement_changed", "run", "waiting", "expected"),
     [
-        pytest.param(GLOBAL, False, [], [], ([], [Converge()], False), id="global, idle"),
-        pytest.param(GLOBAL, False, [], [STANDBY], ([], [], False), id="global, a converge has not begun"),
-        pytest.param(GLOBAL, False, [], [RUNNING], ([Converge()], [], True), id="global, during a converge"),
-        pytest.param(FLAG, True, [], [], ([], [Converge()], False), id="enable state changes, idle"),
-        pytest.param(FLAG, True, [], [RUNNING], ([Converge()], [], True), id="enable state changes, converge"),
-        pytest.param(FLAG, False, [], [], ([], [], False), id="flag without effect"),
-        pytest.param(SECTION, False, ["a"], [], ([RunModules(("a",))], [], False), id="section, idle"),
-        pytest.param(SECTION, False, ["a"], [RUNNING], ([RunModules(("a",))], [], False), id="section, converge"),
-        pytest.param(SECTION, False, [], [], ([], [], False), id="section of a disabled module"),
+        pytest.param(GLOBAL, False, [], [], ([Converge()], []), id="global, idle"),
+        pytest.param(GLOBAL, False, [], [EVENT, A], ([Converge()], [A]), id="global, a hook and a module may fail"),
         pytest.param(
-            SECTION,
-            False,
-            ["a"],
-            [Task(RunModules(("b", "a")), Reason.RELOAD_ALL)],
-            ([], [], False),
-            id="section, the run waits already",
+            GLOBAL, False, [], [EVENT, STANDBY], ([Converge()], [STANDBY]), id="global, a converge has not begun"
         ),
-        pytest.param(SECTION, True, ["a"], [], ([], [Converge()], False), id="section that flips an enabled script"),
+        pytest.param(
+            GLOBAL, False, [], [DELETE, RUNNING], ([Converge()], [DELETE, RUNNING]), id="global, during a converge"
+        ),
+        pytest.param(GLOBAL, False, [], [EVENT, FIRST], ([], []), id="global, during the start"),
+        pytest.param(FLAG, True, [], [], ([Converge()], []), id="enable state changes, idle"),
+        pytest.param(FLAG, True, [], [RUNNING], ([Converge()], [RUNNING]), id="enable state changes, converge"),
+        pytest.param(FLAG, True, [], [FIRST], ([], []), id="enable state changes, during the start"),
+        pytest.param(FLAG, False, [], [EVENT, STANDBY], ([], []), id="flag without effect"),
+        pytest.param(SECTION, False, ["a"], [], ([RunModules(("a",))], []), id="section, idle"),
+        pytest.param(SECTION, False, ["a"], [RUNNING], ([RunModules(("a",))], []), id="section, converge"),
+        pytest.param(SECTION, False, [], [], ([], []), id="section of a disabled module"),
+        pytest.param(SECTION, False, ["a"], [A_AND_B], ([], []), id="section, the run waits already among others"),
+        pytest.param(
+            SECTION, False, ["a"], [EVENT, A], ([RunModules(("a",))], [A]), id="section, the run waits behind others"
+        ),
+        pytest.param(SECTION, True, ["a"], [], ([Converge()], []), id="section that flips an enabled script"),
     ],
 )
 def test_the_configmap_table(
@@ -297,27 +326,28 @@ def test_the_configmap_table(
     enablement_changed: bool,
     run: list[str],
     waiting: list[Task],
-    expected: tuple[list[Payload], list[Payload], bool],
+    expected: tuple[list[Payload], list[Task]],
 ) -> None:
+    """Contract.md 3.6, but before what fails in all cases: what comes next, and what goes."""
     made = config_applied(change, enablement_changed=enablement_changed, run=run, waiting=waiting)
-    assert shape(made) == expected
-
-
-@pytest.mark.parametrize("waiting", [[], [STANDBY], [RUNNING]], ids=["idle", "a converge waits", "a converge runs"])
-def test_a_converge_makes_single_runs_needless_so_that_a_failing_one_cannot_hold_it_up(waiting: list[Task]) -> None:
-    assert config_applied(FLAG, enablement_changed=True, run=[], waiting=waiting).drop_runs
-    assert not config_applied(SECTION, enablement_changed=False, run=["a"], waiting=waiting).drop_runs
+    assert (shape(made), list(made.drop)) == ((expected[0], []), expected[1])
 
 
 def test_changed_global_values_ask_for_one_more_converge_at_the_tail() -> None:
-    assert shape(global_values_changed(Reason.AFTER_ALL_CHANGED_VALUES, [])) == ([], [Converge()], False)
-    assert shape(global_values_changed(Reason.AFTER_ALL_CHANGED_VALUES, [RUNNING])) == ([], [Converge()], False)
-    assert shape(global_values_changed(Reason.AFTER_ALL_CHANGED_VALUES, [STANDBY])) == ([], [], False)
+    assert payloads(global_values_changed(Reason.AFTER_ALL_CHANGED_VALUES, [])) == [Converge()]
+    assert payloads(global_values_changed(Reason.AFTER_ALL_CHANGED_VALUES, [RUNNING])) == [Converge()]
+    assert payloads(global_values_changed(Reason.AFTER_ALL_CHANGED_VALUES, [STANDBY])) == []
+
+
+def test_a_crd_comes_back_next_and_then_its_modules_run() -> None:
+    waiting = [Task(RunModules(("a",)), Reason.RELOAD_ALL)]
+    assert shape(definition_gone(["a", "b"], waiting)) == ([EnsureCrds(("a", "b"))], [RunModules(("b",))])
+    assert shape(definition_gone([], waiting)) == ([], [])
 
 
 def test_absent_objects_run_their_module_once() -> None:
-    assert shape(absent_objects("a", [RUNNING])) == ([], [RunModules(("a",))], False)
-    assert shape(absent_objects("a", [Task(RunModules(("a",)), Reason.RELOAD_ALL)])) == ([], [], False)
+    assert payloads(absent_objects("a", [RUNNING])) == [RunModules(("a",))]
+    assert payloads(absent_objects("a", [Task(RunModules(("a",)), Reason.RELOAD_ALL)])) == []
 
 
 @pytest.mark.parametrize(

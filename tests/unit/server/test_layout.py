@@ -15,7 +15,13 @@ TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc"))) |
     "ab \n\t\r\x85\u2028\u2029:#'\"-?|>{}[]", max_size=8
 )
 KEYS = TEXTS | st.just("k" * 130)  # YAML writes long keys in a form of their own
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXTS
+)
 VALUES: st.SearchStrategy[JsonValue] = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=12
 )

@@ -13,11 +13,11 @@ from addon_operator.hooks.bindings import Kubernetes, Schedule, WatchEvent
 from addon_operator.hooks.call import HookId
 from addon_operator.hooks.context import Context, LifecycleContext, ObjectEvent, Synchronization, Tick, group_of
 from addon_operator.hooks.folding import bounded
-from addon_operator.tasks.combine import combinable, fold_groups, join
+from addon_operator.tasks.combine import fold_groups, join, kinship
 from addon_operator.tasks.task import Converge, Payload, Reason, RunHook, Task
 
 HOOK, OTHER = HookId("m", "hooks/x.sh"), HookId("m", "hooks/y.sh")
-PODS = Kubernetes("pods", "Pod", label_selector={"matchLabels": {"app": "x"}})
+PODS = Kubernetes("pods", "Pod", label_selector="app=x")
 NODES = Kubernetes("nodes", "Node", allow_failure=True)
 
 
@@ -76,13 +76,13 @@ V0 = run_of(event("Added"), combines=False)
     ],
 )
 def test_what_may_be_done_in_one_run(first: Payload, second: Payload, expected: bool) -> None:
-    assert combinable(task(first), task(second)) is expected
-    assert combinable(task(second), task(first)) is expected
+    common = kinship(task(first))
+    assert (common is not None and common == kinship(task(second))) is expected
 
 
 def test_what_goes_away_with_a_converge_takes_nothing_with_it() -> None:
-    assert not combinable(task(REACTION, converge=True), task(REACTION))
-    assert combinable(task(REACTION, converge=True), task(REACTION, converge=True))
+    assert kinship(task(REACTION, converge=True)) != kinship(task(REACTION))
+    assert kinship(task(REACTION, converge=True)) == kinship(task(REACTION, converge=True))
 
 
 def test_joined_tasks_are_the_first_with_the_contexts_of_all_in_order() -> None:
@@ -159,20 +159,31 @@ def test_it_does_not_matter_in_how_many_pieces_tasks_are_joined(contexts: list[C
     [
         pytest.param("M1 M2", "M2", id="the later change"),
         pytest.param("A1 M2", "A2", id="new, and changed since"),
-        pytest.param("A1 M2 D3", "D3", id="came and went"),
-        pytest.param("A1 D2", "D2", id="never seen, deleted"),
+        pytest.param("A1 M2 D3", "", id="came and went"),
+        pytest.param("A1 D2 A3", "A3", id="came and went and came"),
+        pytest.param("M1 A2 D3", "", id="made again by somebody who hears of no deletions, and deleted"),
         pytest.param("M1 D2", "D2", id="deleted"),
         pytest.param("D1 A2", "D1 A2", id="made again"),
         pytest.param("D1 A2 M3", "D1 A3", id="made again and changed"),
-        pytest.param("D1 A2 D3 A4", "D3 A4", id="made again twice"),
-        pytest.param("D1 A2 D3", "D3", id="made again and deleted again"),
+        pytest.param("D1 A2 D3 A4", "D1 A4", id="made again twice"),
+        pytest.param("D1 A2 D3", "D1", id="made again and deleted again"),
+        pytest.param("D1 M2 D3", "D3", id="deleted twice for somebody who hears of no additions"),
         pytest.param("M1 A2", "A2", id="made again by somebody who hears of no deletions"),
         pytest.param("D1 M2", "D1 M2", id="made again for somebody who hears of no additions"),
     ],
 )
 def test_events_of_an_object_are_folded_above_the_bound(contexts: str, expected: str) -> None:
-    assert bounded(written(contexts), most=1) == written(expected)
+    assert bounded(written(contexts), most=1, told=0) == written(expected)
     assert bounded(written(contexts), most=100) == written(contexts)
+
+
+def test_what_a_failed_run_may_have_shown_is_not_forgotten() -> None:
+    new, other = (event("Added", name, 1) for name in ("a", "b"))
+    contexts = (new, other, event("Modified", "a", 2))
+    folded = bounded(contexts, most=1, told=1)
+    assert folded == (event("Added", "a", 2), other)
+    gone = tuple(event("Deleted", name, 3) for name in ("b", "a"))
+    assert bounded((*folded, *gone), most=1, told=1) == (event("Deleted", "a", 3),)
 
 
 def written(text: str) -> tuple[ObjectEvent, ...]:
@@ -181,14 +192,14 @@ def written(text: str) -> tuple[ObjectEvent, ...]:
 
 
 def test_folded_events_stand_where_the_last_of_them_was() -> None:
-    folded = bounded((event("Added", "a", 1), event("Added", "b", 2), event("Modified", "a", 3)), most=2)
+    folded = bounded((event("Added", "a", 1), event("Added", "b", 2), event("Modified", "a", 3)), most=2, told=0)
     assert folded == (event("Added", "b", 2), event("Added", "a", 3))
 
 
 def test_bindings_are_told_apart_by_what_they_say_not_by_their_names() -> None:
-    alike, other = dataclasses.replace(PODS), dataclasses.replace(PODS, label_selector=None)
+    alike, other = dataclasses.replace(PODS), dataclasses.replace(PODS, label_selector="")
     contexts = tuple(event("Modified", "a", version, one) for version, one in enumerate([PODS, alike, other, other]))
-    assert bounded(contexts, most=1) == (contexts[1], contexts[3])
+    assert bounded(contexts, most=1, told=0) == (contexts[1], contexts[3])
 
 
 def test_groups_and_schedules_keep_one_context_each_above_the_bound() -> None:
@@ -207,10 +218,10 @@ EVENTS = st.lists(
     max_size=30,
 ).map(lambda rows: tuple(event(kind, name, number, one) for number, (kind, name, one) in enumerate(rows)))
 
-PAIRS: dict[tuple[WatchEvent, WatchEvent], WatchEvent] = {
+PAIRS: dict[tuple[WatchEvent, WatchEvent], WatchEvent | None] = {
     ("Added", "Added"): "Added",
     ("Added", "Modified"): "Added",
-    ("Added", "Deleted"): "Deleted",
+    ("Added", "Deleted"): None,
     ("Modified", "Added"): "Added",
     ("Modified", "Modified"): "Modified",
     ("Modified", "Deleted"): "Deleted",
@@ -219,13 +230,14 @@ PAIRS: dict[tuple[WatchEvent, WatchEvent], WatchEvent] = {
 
 
 def folded_pair_by_pair(events: list[ObjectEvent]) -> list[ObjectEvent]:
-    """Replaces two events of an object, with no third one between them, by one, as long as there are such."""
+    """Replaces two events of an object, with no third one between them, by one or none, as long as there are such."""
     for (place, first), (later, second) in itertools.combinations(enumerate(events), 2):
         between = events[place + 1 : later]
-        kind = PAIRS.get((first.watch_event, second.watch_event))
-        if about(first) == about(second) and kind and all(about(other) != about(first) for other in between):
-            newer = dataclasses.replace(second, watch_event=kind)
-            return folded_pair_by_pair([*events[:place], *between, newer, *events[later + 1 :]])
+        pair = (first.watch_event, second.watch_event)
+        if about(first) == about(second) and pair in PAIRS and all(about(other) != about(first) for other in between):
+            kind = PAIRS[pair]
+            newer = [dataclasses.replace(second, watch_event=kind)] if kind else []
+            return folded_pair_by_pair([*events[:place], *between, *newer, *events[later + 1 :]])
     return events
 
 
@@ -235,14 +247,19 @@ def about(event: ObjectEvent) -> tuple[str, str]:
 
 @given(EVENTS)
 def test_folding_is_the_same_pair_by_pair(events: tuple[ObjectEvent, ...]) -> None:
-    assert list(bounded(events, most=0)) == folded_pair_by_pair(list(events))
+    assert list(bounded(events, most=0, told=0)) == folded_pair_by_pair(list(events))
 
 
-@given(EVENTS)
-def test_whoever_sees_the_folded_events_knows_what_is_there(events: tuple[ObjectEvent, ...]) -> None:
-    folded = bounded(events, most=0)
+@given(EVENTS, st.integers(0, 30))
+def test_whoever_sees_the_folded_events_knows_what_is_there(events: tuple[ObjectEvent, ...], told: int) -> None:
+    folded = bounded(events, most=0, told=told)
     assert all(isinstance(one, ObjectEvent) for one in folded)
-    assert present(folded) == present(events)
+    heard_of = {about(one) for one in events[:told]}
+    unheard = {one: data for one, data in present(events).items() if one not in heard_of}
+    known = {one: data for one, data in present(folded).items() if one not in heard_of}
+    assert {one: present(folded)[one] for one in heard_of} == {one: present(events)[one] for one in heard_of}
+    assert {one for one, data in known.items() if data} == {one for one, data in unheard.items() if data}
+    assert known.items() <= unheard.items()
     assert len(folded) <= 2 * len({about(one) for one in events})
 
 
