@@ -25,7 +25,7 @@ from addon_operator.dispatch.converge import ConvergeHandler
 from addon_operator.dispatch.handlers import Handlers
 from addon_operator.dispatch.intake import Intake
 from addon_operator.dispatch.routing import startup_tasks
-from addon_operator.errors import AddonOperatorError, InvariantBroken, SettingsError, ValuesRejected
+from addon_operator.errors import AddonOperatorError, HookConfigError, InvariantBroken, SettingsError, ValuesRejected
 from addon_operator.helm.binary import find_helm
 from addon_operator.helm.client import HelmClient
 from addon_operator.helm.cluster import Cluster
@@ -255,6 +255,8 @@ class Operator:
             log.info("no global hooks: the directory does not exist", reason=str(root))
         catalog = HookCatalog(engine)
         hooks = await catalog.load(root, module=None)
+        if hooks.errors:
+            raise HookConfigError("\n".join(hooks.errors))
         for warning in (*scan.warnings, *hooks.warnings):
             log.warning("files", reason=warning)
         for hook in hooks.hooks:

@@ -65,9 +65,10 @@ class OperatorInspector:
         self._level_timer: asyncio.TimerHandle | None = None
 
     def notices(self) -> tuple[str, ...]:
-        """Says whether the newest state of the ConfigMap was refused, and which bindings cannot watch."""
-        refused = self._config.error
-        notes = () if refused is None else (f"the ConfigMap is refused, former values are in force: {refused}",)
+        """Says whether the newest state of ConfigMap or files was refused, and which bindings cannot watch."""
+        refused, unread = self._config.error, self._registry.scan_error
+        notes = [f"the ConfigMap is refused, former values are in force: {refused}"] if refused else []
+        notes += [f"files are refused, the modules known so far stay: {unread}"] if unread else []
         return (*notes, *self._monitors.troubles())
 
     def queues(self) -> tuple[QueueView, ...]:

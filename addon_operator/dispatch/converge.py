@@ -143,7 +143,9 @@ class ConvergeHandler:
         except AddonOperatorError as error:
             self._metrics.discover_error()
             log.error("module directories are not read again, the modules known so far stay", error=error)
+            self._registry.scan_error = str(error)
             return
+        self._registry.scan_error = None
         known = {module.name for module in self._registry.modules}
         found = {module.name for module in scan.modules}
         for warning in scan.warnings:

@@ -108,7 +108,7 @@ class HookCatalog:
             module: whose they are; None for global hooks.
 
         Raises:
-            HookConfigError: all that is wrong with all of them.
+            HookConfigError: a directory cannot be read.
         """
         found, warnings = find_hooks(root)
         async with asyncio.TaskGroup() as group:
@@ -117,10 +117,11 @@ class HookCatalog:
                 for file in found
             ]
         results = [task.result() for task in tasks]
-        errors = [str(result) for result in results if isinstance(result, HookConfigError)]
-        if errors:
-            raise HookConfigError("\n".join(errors))
-        return LoadedHooks(tuple(result for result in results if isinstance(result, Hook)), warnings)
+        return LoadedHooks(
+            tuple(result for result in results if isinstance(result, Hook)),
+            warnings,
+            tuple(str(result) for result in results if isinstance(result, HookConfigError)),
+        )
 
     async def _load(self, file: HookFile, hook: HookId) -> Hook | HookConfigError:
         async with self._slots:

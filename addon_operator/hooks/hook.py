@@ -28,10 +28,12 @@ class LoadedHooks:
     Attributes:
         hooks: sorted by path.
         warnings: files that look like hooks and are none, one line each.
+        errors: why the others cannot be used, one text for each hook.
     """
 
     hooks: tuple[Hook, ...] = ()
     warnings: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
 
     def bound_to(self, kind: LifecycleKind) -> tuple[Hook, ...]:
         """Answers the hooks with a lifecycle binding, by order, then by path."""

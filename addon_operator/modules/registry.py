@@ -81,9 +81,14 @@ class ModuleState:
 
 
 class ModuleRegistry:
-    """All modules by name, in run order."""
+    """All modules by name, in run order.
+
+    Attributes:
+        scan_error: why what was last found on disk could not be read; None if it could, and the modules are of then.
+    """
 
     def __init__(self) -> None:
+        self.scan_error: str | None = None
         self._modules: dict[str, Module] = {}
         self._states: dict[str, ModuleState] = {}
         self._verdicts: dict[str, Verdict] = {}

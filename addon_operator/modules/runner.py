@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 
-from addon_operator.errors import AddonOperatorError, InputError, KubeError
+from addon_operator.errors import AddonOperatorError, HookConfigError, InputError, KubeError, ValuesRejected
 from addon_operator.hooks.bindings import MAIN_QUEUE
 from addon_operator.hooks.catalog import HookCatalog
 from addon_operator.hooks.context import LifecycleContext
@@ -143,6 +143,7 @@ class ModuleRunner:
         state.began_at = state.began_at or asyncio.get_running_loop().time()
         try:
             with self._deployment.quiet(name):
+                self._check_values(module)
                 await self._apply_crds(name)
                 outcome = await self._run(module, state, activation)
         except AddonOperatorError as error:
@@ -157,6 +158,11 @@ class ModuleRunner:
         state.duration_s, state.began_at = asyncio.get_running_loop().time() - state.began_at, None
         self._metrics.module_run(name, activation, duration_s=state.duration_s)
         return outcome
+
+    def _check_values(self, module: Module) -> None:
+        # It may have been switched on by a hook, or its files have changed, since the ConfigMap was checked.
+        if violations := self._store.check_static([module.key]):
+            raise ValuesRejected(f"values of module {module.name!r}:", violations)
 
     async def _run(self, module: Module, state: ModuleState, activation: str) -> Finished | Paused:
         facts = RunFacts(has_release=module.has_release)
@@ -265,7 +271,7 @@ class ModuleRunner:
             step = next_delete_step(facts)
             match step:
                 case LoadHooks():
-                    await self._load_hooks(module, state)
+                    await self._load_hooks(module, state, but_broken=True)
                     # Also what is deleted without having run in this process has snapshots (contract.md 6.3).
                     await self._reactions.monitors.listed([hook for hook in _hooks(state) if _deletes(hook)])
                     facts = dataclasses.replace(facts, hooks_loaded=True)
@@ -301,10 +307,15 @@ class ModuleRunner:
         """
         await self._deployment.uninstall(release, "its module is gone")
 
-    async def _load_hooks(self, module: Module, state: ModuleState) -> None:
+    async def _load_hooks(self, module: Module, state: ModuleState, *, but_broken: bool = False) -> None:
         known, loaded = state.hooks or LoadedHooks(), LoadedHooks()
         if module.has_hooks:
             loaded = await self._catalog.load(module.path / "hooks", module=module.name)
+        if loaded.errors and not but_broken:
+            raise HookConfigError("\n".join(loaded.errors))
+        for error in loaded.errors:
+            # Whoever switches a module off because one of its hooks is broken must not be held up by that hook.
+            log.error("module is deleted without a hook of it that cannot be used", module=module.name, error=error)
         if loaded.hooks != known.hooks:
             self._forget_hooks(module.name, state)
         state.hooks = loaded
@@ -322,8 +333,7 @@ class ModuleRunner:
 
     async def _run_hooks(self, module: Module, state: ModuleState, binding: ModuleBinding, activation: str) -> bool:
         """Runs the hooks of one binding in order; answers whether the module's values are different afterwards."""
-        assert state.hooks is not None
-        hooks = state.hooks.bound_to(binding)
+        hooks = state.hooks.bound_to(binding) if state.hooks else ()
         if not hooks:
             return False
         state.phase = _PHASES[binding]

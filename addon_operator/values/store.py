@@ -158,16 +158,12 @@ class ValuesStore:
 
     # --- checking
 
-    def check_static(self, keys: Collection[str] | None = None) -> tuple[str, ...]:
-        """Answers all violations of sections as they are now.
+    def check_static(self, keys: Collection[str]) -> tuple[str, ...]:
+        """Answers all violations of some sections as they are now.
 
         What hooks may still add, such as required keys of the schema of values, is no violation yet.
-
-        Args:
-            keys: which sections; all of them if None.
         """
-        chosen = tuple(self._state.sections) if keys is None else keys
-        return tuple(line for key in chosen for line in self._section(key).violations(complete=False))
+        return tuple(line for key in keys for line in self._section(key).violations(complete=False))
 
     def check_helm(self, key: str) -> None:
         """Checks whether helm may run for a module.

@@ -277,6 +277,16 @@ def test_scripts_that_hang_when_they_are_asked(cluster: DevCluster, tmp_path: Pa
         assert left_running(made) == []
         assert "failed" not in made.cli("module", "explain", "slow").stdout
 
+        # Files that become unreadable later are said by the commands; the modules known so far stay.
+        made.module("slow", {"values.yaml": "slow: ["})
+        made.configure({"global": "a: 1"})
+        refused = "NOTE: files are refused, the modules known so far stay: "
+        eventually(lambda: made.cli("module", "list", "-o", "text").stdout.startswith(refused))
+        assert made.modules()["slow"]["state"] == "ready"
+        made.module("slow", {"values.yaml": ""})
+        made.configure({"global": "a: 2"})
+        eventually(lambda: made.cli("module", "list", "-o", "text").stdout.startswith("NAME"))
+
 
 def test_a_chart_that_does_not_render(cluster: DevCluster, tmp_path: Path) -> None:
     with operator(cluster, tmp_path) as made:

@@ -212,14 +212,16 @@ def test_a_refused_edit_changes_nothing(cluster: DevCluster, tmp_path: Path) -> 
         made.configure({"alpha": "{own: 4, more: 1}"})
         settled(made, shows=lambda: made.deployed("alpha")["own"] == "4")
 
-        # A module that something else switches on later does not get its bad section past Helm.
-        made.module("020-off", config_map_chart("objects", "own: {{ .Values.off.own | quote }}"))
+        # A module that something else switches on later does not begin with its bad section.
+        chart = config_map_chart("objects", "own: {{ .Values.off.own | quote }}")
+        made.module("020-off", {**chart, **module_hook("off")})
         made.files({"modules/values.yaml": "alphaEnabled: true\noffEnabled: true\n"})
         made.configure({"global": "of: z"})
         eventually(lambda: made.modules()["off"]["lastError"])
         error = str(made.modules()["off"]["lastError"])
-        assert error.startswith("check helm values of module 'off':")
+        assert error.startswith("values of module 'off':")
         assert "off.own in body must be of type integer (ConfigMap key off)" in error
+        assert "off beforeHelm" not in made.runs()
         assert made.revisions("off") == {}
         made.configure({"off": "own: 3"})
         settled(made, shows=lambda: made.deployed("objects") == {"own": "3"})

@@ -264,7 +264,10 @@ async def test_who_gets_away_is_ended_when_the_operator_stops(tmp_path: Path) ->
     )
     hook = tmp_path / "hooks" / "hook.sh"
     hook.parent.mkdir()
-    hook.write_text(f"#!/bin/sh\nenv -i setsid sh -c 'echo $$ >> {pids}; exec sleep 1000' & echo 'onStartup: 1'\n")
+    hook.write_text(
+        f"#!/bin/sh\nenv -i setsid sh -c 'echo $$ >> {pids}; exec sleep 1000' &\n"
+        f"until [ -s {pids} ]; do sleep 0.01; done\necho 'onStartup: 1'\n"
+    )
     hook.chmod(0o700)
     (tmp_path / "modules").mkdir()
     settings = {
@@ -280,9 +283,11 @@ async def test_who_gets_away_is_ended_when_the_operator_stops(tmp_path: Path) ->
     with subprocess.Popen(
         [sys.executable, "-m", "addon_operator", "start"], env={**os.environ, **settings}
     ) as operator:
-        while operator.poll() is None and not _pids(pids):
-            await asyncio.sleep(0.01)
-        operator.terminate()
+        try:
+            while operator.poll() is None and not _pids(pids):
+                await asyncio.sleep(0.01)
+        finally:
+            operator.terminate()
     assert operator.returncode == 0
     [left] = _pids(pids)
     assert not _alive(left)
