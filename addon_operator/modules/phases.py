@@ -49,77 +49,48 @@ class DeleteFacts:
     after_delete: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LoadHooks:
-    """Find the module's hooks and read their configuration."""
+RunStep = Literal[
+    "load-hooks",
+    "onStartup",
+    "start-monitors",
+    "await-synchronization",
+    "start-reactions",
+    "beforeHelm",
+    "deploy",
+    "afterHelm",
+    "finish",
+]
+"""Find the hooks; run those of a binding; serve conversions, watch, and have the hooks run for what exists; wait for
+these runs; serve schedules and webhooks; check the values and bring the release up to date; nothing is left to do."""
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class RunHooks:
-    """Run all hooks of one binding in order."""
-
-    binding: ModuleBinding
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class StartMonitors:
-    """Serve the conversions of the hooks, begin to watch for them, and have them run for what exists already."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class AwaitSynchronization:
-    """Wait until the hooks have run for what existed already."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class StartReactions:
-    """Start the schedules and all webhooks of the hooks."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Deploy:
-    """Check the values and bring the release up to date."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Uninstall:
-    """Remove the release."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Finish:
-    """Nothing is left to do."""
-
-
-RunStep = LoadHooks | RunHooks | StartMonitors | AwaitSynchronization | StartReactions | Deploy | Finish
-DeleteStep = LoadHooks | RunHooks | Uninstall | Finish
+DeleteStep = Literal["load-hooks", "beforeDeleteHelm", "uninstall", "afterDeleteHelm", "finish"]
 
 
 def next_run_step(facts: RunFacts) -> RunStep:
     """Answers what comes next in a module run."""
     if not facts.wanted:
-        return Finish()
+        return "finish"
     if not facts.hooks_loaded:
-        return LoadHooks()
+        return "load-hooks"
     if not facts.started:
-        return RunHooks("onStartup")
+        return "onStartup"
     if not facts.watching:
-        return StartMonitors()
+        return "start-monitors"
     if not facts.synchronized:
-        return AwaitSynchronization()
+        return "await-synchronization"
     if not facts.reacting:
-        return StartReactions()
+        return "start-reactions"
     if not facts.before_helm:
-        return RunHooks("beforeHelm")
+        return "beforeHelm"
     if facts.has_release and not facts.helm:
-        return Deploy()
-    return Finish() if facts.after_helm else RunHooks("afterHelm")
+        return "deploy"
+    return "finish" if facts.after_helm else "afterHelm"
 
 
 def next_delete_step(facts: DeleteFacts) -> DeleteStep:
     """Answers what comes next in a module delete; beforeDeleteHelm only runs while there is a release."""
     if not facts.hooks_loaded:
-        return LoadHooks()
+        return "load-hooks"
     if facts.release:
-        return Uninstall() if facts.before_delete else RunHooks("beforeDeleteHelm")
-    return Finish() if facts.after_delete else RunHooks("afterDeleteHelm")
+        return "uninstall" if facts.before_delete else "beforeDeleteHelm"
+    return "finish" if facts.after_delete else "afterDeleteHelm"

@@ -21,21 +21,7 @@ from addon_operator.metrics import Metrics
 from addon_operator.modules.crds import CrdInstaller
 from addon_operator.modules.deployment import ModuleDeployment
 from addon_operator.modules.module import Module
-from addon_operator.modules.phases import (
-    AwaitSynchronization,
-    DeleteFacts,
-    Deploy,
-    Finish,
-    LoadHooks,
-    ModuleBinding,
-    RunFacts,
-    RunHooks,
-    StartMonitors,
-    StartReactions,
-    Uninstall,
-    next_delete_step,
-    next_run_step,
-)
+from addon_operator.modules.phases import DeleteFacts, ModuleBinding, RunFacts, next_delete_step, next_run_step
 from addon_operator.modules.registry import ModulePhase, ModuleRegistry, ModuleState
 from addon_operator.reactions import Reactions
 from addon_operator.tasks.task import Outcome
@@ -171,36 +157,36 @@ class ModuleRunner:
             facts = self._observed(facts, module, state)
             step = next_run_step(facts)
             match step:
-                case LoadHooks():
+                case "load-hooks":
                     await self._load_hooks(module, state)
                     facts = dataclasses.replace(facts, hooks_loaded=True)
-                case RunHooks(binding="onStartup"):
+                case "onStartup":
                     # A fresh life, also after a delete that did not come to its end (contract.md 5.4 no. 13).
                     self._store.forget_patches(module.key)
                     await self._run_hooks(module, state, "onStartup", activation)
                     state.started = True
-                case StartMonitors():
+                case "start-monitors":
                     await self._reactions.convert(module.name, _hooks(state))
                     asked_for = await self._reactions.monitors.synchronize(_hooks(state))
                     state.watching = True
                     if asked_for:  # also those that are not waited for have to be put into their queues
                         return Paused()
-                case AwaitSynchronization():
+                case "await-synchronization":
                     return Paused()
-                case StartReactions():
+                case "start-reactions":
                     await self._reactions.start(module.name, _hooks(state))
                     state.reacting = True
-                case RunHooks(binding="beforeHelm"):
+                case "beforeHelm":
                     await self._run_hooks(module, state, "beforeHelm", activation)
                     facts = dataclasses.replace(facts, before_helm=True)
-                case Deploy():
+                case "deploy":
                     state.phase = ModulePhase.HELM
                     await self._deployment.deploy(module, state, activation=activation)
                     facts = dataclasses.replace(facts, helm=True)
-                case RunHooks():
+                case "afterHelm":
                     changed = await self._run_hooks(module, state, "afterHelm", activation)
                     facts = dataclasses.replace(facts, after_helm=True)
-                case Finish():
+                case "finish":
                     return Finished(changed)
                 case _:
                     assert_never(step)
@@ -270,21 +256,21 @@ class ModuleRunner:
         while True:
             step = next_delete_step(facts)
             match step:
-                case LoadHooks():
+                case "load-hooks":
                     await self._load_hooks(module, state, but_broken=True)
                     # Also what is deleted without having run in this process has snapshots (contract.md 6.3).
                     await self._reactions.monitors.listed([hook for hook in _hooks(state) if _deletes(hook)])
                     facts = dataclasses.replace(facts, hooks_loaded=True)
-                case RunHooks(binding="beforeDeleteHelm"):
+                case "beforeDeleteHelm":
                     await self._run_hooks(module, state, "beforeDeleteHelm", activation)
                     facts = dataclasses.replace(facts, before_delete=True)
-                case Uninstall():
+                case "uninstall":
                     await self._deployment.uninstall(module.name, "the module is disabled")
                     facts = dataclasses.replace(facts, release=False)
-                case RunHooks():
+                case "afterDeleteHelm":
                     await self._run_hooks(module, state, "afterDeleteHelm", activation)
                     facts = dataclasses.replace(facts, after_delete=True)
-                case Finish():
+                case "finish":
                     return
                 case _:
                     assert_never(step)
