@@ -39,7 +39,6 @@ if TYPE_CHECKING:  # this package is used before anything is installed
 NODE: Final = "node-1"
 _STAGES: Final = Path(__file__).with_name("stages.yaml")
 _READY_S: Final = 120.0
-_KUBECTL_S: Final = 90.0
 _TICK_S: Final = 0.02
 _CAPACITY: Final = {"cpu": "64", "memory": "256Gi", "pods": "1000", "ephemeral-storage": "1Ti"}
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -205,7 +204,7 @@ class DevCluster:
             "PATH": os.pathsep.join([str(kubectl.parent), os.environ.get("PATH", os.defpath)]),
         }
 
-    def kubectl(self, *words: str, stdin: str | None = None) -> str:
+    def kubectl(self, *words: str, stdin: str | None = None, timeout_s: float = 90.0) -> str:
         """Runs kubectl as administrator; answers its output.
 
         Raises:
@@ -214,10 +213,10 @@ class DevCluster:
         argv = [str(require("kubectl")), "--kubeconfig", str(self.kubeconfig), *words]
         title = f"kubectl {' '.join(words[:4])}"
         try:
-            ended = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False, timeout=_KUBECTL_S)
+            ended = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False, timeout=timeout_s)
         except subprocess.TimeoutExpired as error:
             self.check()
-            raise DevClusterError(f"{title}: no end after {_KUBECTL_S:g} s; see {self.directory}/*.log") from error
+            raise DevClusterError(f"{title}: no end after {timeout_s:g} s; see {self.directory}/*.log") from error
         if ended.returncode != 0:
             self.check()
             raise DevClusterError(f"{title}: exit code {ended.returncode}: {ended.stderr.strip()}")

@@ -27,7 +27,6 @@ from typing import Final
 
 from addon_operator.devcluster.errors import DevClusterError
 
-_LOCK_S: Final = 2.0
 _P256_ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 _P256_OID: Final = bytes.fromhex("06082a8648ce3d030107")
 
@@ -124,15 +123,17 @@ class Lock:
         self._path = directory / "lock"
         self._fd = -1
 
-    def acquire(self) -> None:
+    def acquire(self, *, patience_s: float = 2.0) -> None:
         """Takes it.
+
+        Args:
+            patience_s: how long to wait for somebody who only looks whether it is free, as `status` does.
 
         Raises:
             DevClusterError: another process has it.
         """
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-        # `status` holds it for a moment to look whether it is free.
-        deadline = time.monotonic() + _LOCK_S
+        deadline = time.monotonic() + patience_s
         while not _flock(self._fd, fcntl.LOCK_EX):
             if time.monotonic() > deadline:
                 holder = self._path.read_text().strip()

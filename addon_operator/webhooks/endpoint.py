@@ -27,6 +27,7 @@ class WebhookSettings:
         host: name or address under which the API server reaches this process; None for the Services.
         at_once: reviews of each server that run side by side.
         validity_s: of certificates that the operator makes; they are renewed after two thirds of it.
+        forbidden_pause_s: after that time whoever may not watch what is registered tries it again.
     """
 
     namespace: str
@@ -38,6 +39,7 @@ class WebhookSettings:
     host: str | None = None
     at_once: int = 16
     validity_s: float = 90 * 86400.0
+    forbidden_pause_s: float = 60.0
 
     @property
     def identity(self) -> str:

@@ -300,6 +300,7 @@ class WebhookHost:
             name=self._name(kind),
             identity=self._settings.identity,
             restore=functools.partial(self._restore, kind),
+            forbidden_pause_s=self._settings.forbidden_pause_s,
         )
 
     async def _restore(self, kind: AdmissionKind, seen: Version | None) -> bool:

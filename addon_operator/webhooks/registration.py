@@ -29,7 +29,6 @@ Version: TypeAlias = tuple[JsonValue, JsonValue]
 
 _CONFLICTS: Final = 5
 _RETRY: Final = RetryPolicy(1.0, 30.0)
-_FORBIDDEN_PAUSE_S: Final = 60.0
 _REMOVED: Final = "webhooks were removed by somebody else, and are registered again"
 _CHANGED: Final = "webhooks were changed by somebody else, and are registered again"
 _UNGUARDED: Final = "no right to list and watch webhook configurations: what others do to them is not noticed"
@@ -224,6 +223,7 @@ class ConfigurationGuard:
         identity: which operator this is.
         restore: told what was seen (None for nothing) whenever that changes, also by writes of this operator; answers
             whether somebody else did it, and puts that right. Must not raise.
+        forbidden_pause_s: after that time one who may not watch tries it again.
     """
 
     def __init__(
@@ -234,12 +234,14 @@ class ConfigurationGuard:
         name: str,
         identity: str,
         restore: Callable[[Version | None], Awaitable[bool]],
+        forbidden_pause_s: float,
     ) -> None:
         self._client = client
         self._resource = RESOURCES[kind]
         self._name = name
         self._identity = identity
         self._restore = restore
+        self._forbidden_pause_s = forbidden_pause_s
         self._wanted, self._unwanted = asyncio.Event(), asyncio.Event()
         self._seen: Version | None = None
         self._stirred = asyncio.Event()
@@ -267,7 +269,7 @@ class ConfigurationGuard:
             if not told:
                 _log.warning(_UNGUARDED, reason=self._resource.plural)
                 told = True
-            await asyncio.sleep(_FORBIDDEN_PAUSE_S)
+            await asyncio.sleep(self._forbidden_pause_s)
 
     def _informer(self, forbidden: asyncio.Event) -> Informer:
         def note(error: KubeError | None) -> None:

@@ -139,10 +139,9 @@ def test_the_api_server_can_be_killed_and_started_again(cluster: DevCluster) -> 
     cluster.kubectl("-n", namespace, "wait", "--for=condition=Available", "deployment/web", "--timeout=60s")
 
 
-def test_a_kubectl_that_does_not_end_is_ended(cluster: DevCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("addon_operator.devcluster.cluster._KUBECTL_S", 0.5)
+def test_a_kubectl_that_does_not_end_is_ended(cluster: DevCluster) -> None:
     with pytest.raises(DevClusterError, match=r"kubectl get configmaps --watch: no end after 0\.5 s; see .*\.log"):
-        cluster.kubectl("get", "configmaps", "--watch")
+        cluster.kubectl("get", "configmaps", "--watch", timeout_s=0.5)
 
 
 def test_the_environment_is_enough_for_a_child_process(cluster: DevCluster) -> None:

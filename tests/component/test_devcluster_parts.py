@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from addon_operator.devcluster import DevClusterError, binaries, files
+from addon_operator.devcluster import DevClusterError, binaries
 from addon_operator.devcluster.cluster import is_schedulable, reserve
 from addon_operator.devcluster.component import Component
 from addon_operator.devcluster.files import Lock, State, read_state, remove, write_private, write_state
@@ -206,14 +206,13 @@ def test_a_component_sees_nothing_of_our_configuration(tmp_path: Path, monkeypat
     assert component.log.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_directory_has_one_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_LOCK_S", 0.05)
+def test_a_directory_has_one_owner(tmp_path: Path) -> None:
     first, second = Lock(tmp_path), Lock(tmp_path)
     assert second.holder() is None
     first.acquire()
     assert second.holder() == os.getpid()
     with pytest.raises(DevClusterError, match=rf"runs already \(process {os.getpid()}\)"):
-        second.acquire()
+        second.acquire(patience_s=0.05)
     assert first.holder() == os.getpid()
     first.release()
     second.acquire()

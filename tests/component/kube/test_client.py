@@ -15,7 +15,6 @@ import pytest
 
 from addon_operator.errors import KubeError, SettingsError
 from addon_operator.jsondoc import JsonObject
-from addon_operator.kube import client as client_module
 from addon_operator.kube.client import KubeClient, RequestStat
 from addon_operator.webhooks.certificates import Authority, make_context
 from tests.component.kube.api import Api, breaks, gives, refuses, serving, streams
@@ -160,8 +159,7 @@ async def test_nobody_listens() -> None:
     assert [stat.code for stat in stats] == [0]
 
 
-async def test_server_that_says_no_goodbye_is_hung_up_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "_GOODBYE_S", 0.1)
+async def test_server_that_says_no_goodbye_is_hung_up_on(tmp_path: Path) -> None:
     pair, closed = Authority().issue(["127.0.0.1"], validity_s=600), threading.Event()
     kubeconfig = tmp_path / "kubeconfig"
 

@@ -24,7 +24,7 @@ from addon_operator.hooks.call import HookId
 from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient
 from addon_operator.settings import WebhookServer
-from addon_operator.webhooks import configurations, registration
+from addon_operator.webhooks import configurations
 from addon_operator.webhooks.configurations import OPERATOR
 from addon_operator.webhooks.endpoint import Address, WebhookSettings
 from addon_operator.webhooks.host import WebhookHost
@@ -61,6 +61,7 @@ async def hosting(
         admission=admissions,
         conversion=LOOPBACK,
         validity_s=validity_s,
+        forbidden_pause_s=0,
     )
     host = WebhookHost(client, reviewer=ScriptedReviewer(), settings=settings)
     try:
@@ -293,10 +294,7 @@ async def test_only_what_is_registered_is_watched(host: WebhookHost, api: Api, t
     assert [number for number, asked in enumerate(api.asked) if "watch" in asked.query] == [2, 6]
 
 
-async def test_who_may_not_watch_is_told_once_and_goes_on(
-    host: WebhookHost, api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(registration, "_FORBIDDEN_PAUSE_S", 0.0)
+async def test_who_may_not_watch_is_told_once_and_goes_on(host: WebhookHost, api: Api) -> None:
     forbidden = [refuses(403, "Forbidden") for _ in range(4)]
     api.steps = [refuses(404, "NotFound"), gives(configuration(1)), *forbidden]
     with structlog.testing.capture_logs() as logs:
@@ -341,6 +339,7 @@ def test_two_who_do_not_agree_write_less_and_less() -> None:
             name="addon-operator-hooks",
             identity="ns.cm",
             restore=contrary.write,
+            forbidden_pause_s=60,
         )
         guard.want(True)
         with contextlib.suppress(TimeoutError):
