@@ -34,7 +34,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final, Literal, Protocol, TypeAlias
+from typing import IO, Final, Literal, TypeAlias
 
 from addon_operator.logs import get_logger
 
@@ -44,7 +44,6 @@ LineSink = Callable[[Stream, str], None]
 RUN_ID: Final = "ADDON_OPERATOR_RUN_ID"
 MAX_LINE_CHARS: Final = 10_000
 MAX_LINES: Final = 10_000
-MAX_STDOUT_BYTES: Final = 64 * 2**20
 _TAIL_BYTES: Final = 8192
 _CHUNK_BYTES: Final = 64 * 2**10
 _KILLED_WITHIN_S: Final = 5.0
@@ -122,42 +121,31 @@ async def run(
     argv: Sequence[str],
     *,
     env: Mapping[str, str],
-    cwd: Path | None = None,
     timeout_s: float,
     grace_s: float = 5.0,
     on_line: LineSink | None = None,
-    stdout: Path | None = None,
-    max_stdout_bytes: int = MAX_STDOUT_BYTES,
 ) -> Exit:
     """Runs one program to its end, and ends everything that it started.
 
     Args:
         argv: the program and its arguments; found through `PATH` unless there is a slash in it.
         env: its whole environment; the run id is added.
-        cwd: its working directory; ours unless told.
         timeout_s: after this many seconds the group gets SIGTERM; so it does on cancellation.
         grace_s: from SIGTERM to SIGKILL; ends early when a second cancellation arrives.
         on_line: called with each line as it comes, without its line end. A line of more than 10,000 characters is cut;
             after 10,000 lines of one stream the rest is only counted. Both are noted in the output itself.
-        stdout: file that gets the standard output instead (created with mode 0600 or emptied).
-        max_stdout_bytes: bound of that file.
 
     Raises:
-        OSError: the program cannot be started; or, with EFBIG, it wrote more than `max_stdout_bytes` and was ended.
+        OSError: the program cannot be started.
     """
-    with contextlib.ExitStack() as stack:
-        sink = _lines("stdout", on_line)
-        if stdout is not None:
-            sink = _File(stack.enter_context(_private_file(stdout)), max_stdout_bytes)
-        child = _Child(argv, env=env, cwd=cwd, stdout=sink, stderr=_lines("stderr", on_line))
-        return await child.supervise(timeout_s=timeout_s, grace_s=grace_s)
+    child = _Child(argv, env=env, stdout=_lines("stdout", on_line), stderr=_lines("stderr", on_line))
+    return await child.supervise(timeout_s=timeout_s, grace_s=grace_s)
 
 
 async def capture(
     argv: Sequence[str],
     *,
     env: Mapping[str, str],
-    cwd: Path | None = None,
     timeout_s: float,
     max_bytes: int,
     grace_s: float = 5.0,
@@ -165,10 +153,10 @@ async def capture(
     """Runs one program as `run` does and answers its standard output as well.
 
     Raises:
-        OSError: as `run`; EFBIG after more than `max_bytes` of output.
+        OSError: as `run`; EFBIG after more than `max_bytes` of output, which end it.
     """
     sink = _Buffer(max_bytes)
-    child = _Child(argv, env=env, cwd=cwd, stdout=sink, stderr=_Nowhere())
+    child = _Child(argv, env=env, stdout=sink, stderr=_Sink())
     ended = await child.supervise(timeout_s=timeout_s, grace_s=grace_s)
     return ended, bytes(sink.data)
 
@@ -176,14 +164,12 @@ async def capture(
 class _Child:
     """One child process and all that belongs to it; used once, by one task."""
 
-    def __init__(
-        self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path | None, stdout: _Sink, stderr: _Sink
-    ) -> None:
+    def __init__(self, argv: Sequence[str], *, env: Mapping[str, str], stdout: _Sink, stderr: _Sink) -> None:
         self._run_id = uuid.uuid4().hex
         self._started = time.monotonic()
         self._trouble: asyncio.Future[OSError] = asyncio.get_running_loop().create_future()
         self._tail = _Tail(stderr)
-        self._popen, self._leash = _start(argv, {**env, RUN_ID: self._run_id}, cwd)
+        self._popen, self._leash = _start(argv, {**env, RUN_ID: self._run_id})
         self._pid = self._popen.pid
         self._sessions = {self._pid}
         _leaders.add(self._pid)
@@ -269,7 +255,7 @@ class _Child:
         _leaders.discard(self._pid)
 
 
-def _start(argv: Sequence[str], env: Mapping[str, str], cwd: Path | None) -> tuple[subprocess.Popen[bytes], int]:
+def _start(argv: Sequence[str], env: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], int]:
     """Starts the program; answers it and our end of its leash."""
     inherited, ours = os.pipe()
     try:
@@ -280,7 +266,6 @@ def _start(argv: Sequence[str], env: Mapping[str, str], cwd: Path | None) -> tup
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=env,
-            cwd=cwd,
             start_new_session=True,
             pass_fds=(inherited,),
         )
@@ -401,8 +386,8 @@ class _Pipe:
         self._file.close()
 
 
-class _Sink(Protocol):
-    """Where the bytes of one stream go. An OSError from `feed` ends the child."""
+class _Sink:
+    """Where the bytes of one stream go: this one forgets them. An OSError from `feed` ends the child."""
 
     def feed(self, data: bytes) -> None:
         """Takes the next bytes."""
@@ -411,17 +396,7 @@ class _Sink(Protocol):
         """Learns that no more will come."""
 
 
-class _Nowhere:
-    """Forgets everything."""
-
-    def feed(self, data: bytes) -> None:
-        """Takes the next bytes."""
-
-    def end(self) -> None:
-        """Learns that no more will come."""
-
-
-class _Lines:
+class _Lines(_Sink):
     """Splits a stream into lines; never holds more than one chunk and one cut line."""
 
     def __init__(self, stream: Stream, on_line: LineSink) -> None:
@@ -459,7 +434,7 @@ class _Lines:
         self._on_line(self._stream, shown.removesuffix("\r"))
 
 
-class _Tail:
+class _Tail(_Sink):
     """Keeps the last bytes and passes everything on."""
 
     def __init__(self, sink: _Sink) -> None:
@@ -481,7 +456,7 @@ class _Tail:
         return self._data.decode("utf-8", "replace").strip()
 
 
-class _Buffer:
+class _Buffer(_Sink):
     """Keeps everything, within a bound."""
 
     def __init__(self, max_bytes: int) -> None:
@@ -491,41 +466,12 @@ class _Buffer:
     def feed(self, data: bytes) -> None:
         """Takes the next bytes."""
         self.data += data
-        _check_size(len(self.data), self._max_bytes)
-
-    def end(self) -> None:
-        """Learns that no more will come."""
-
-
-class _File:
-    """Writes everything into a file, within a bound."""
-
-    def __init__(self, file: IO[bytes], max_bytes: int) -> None:
-        self._file = file
-        self._size = 0
-        self._max_bytes = max_bytes
-
-    def feed(self, data: bytes) -> None:
-        """Takes the next bytes."""
-        self._size += len(data)
-        _check_size(self._size, self._max_bytes)
-        self._file.write(data)
-
-    def end(self) -> None:
-        """Learns that no more will come."""
-
-
-def _check_size(size: int, max_bytes: int) -> None:
-    if size > max_bytes:
-        raise OSError(errno.EFBIG, f"more than {max_bytes} bytes on standard output")
-
-
-def _private_file(path: Path) -> IO[bytes]:
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
+        if len(self.data) > self._max_bytes:
+            raise OSError(errno.EFBIG, f"more than {self._max_bytes} bytes on standard output")
 
 
 def _lines(stream: Stream, on_line: LineSink | None) -> _Sink:
-    return _Lines(stream, on_line) if on_line is not None else _Nowhere()
+    return _Lines(stream, on_line) if on_line is not None else _Sink()
 
 
 @dataclass(frozen=True, slots=True)

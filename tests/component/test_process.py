@@ -82,40 +82,18 @@ async def test_gives_lines_while_it_runs(tmp_path: Path) -> None:
     assert seen == [("stdout", "first"), ("stderr", "second")]
 
 
-async def test_environment_directory_and_input(tmp_path: Path) -> None:
+async def test_environment_directory_and_input() -> None:
     ended, printed = await process.capture(
-        ["bash", "-c", 'pwd; echo "$A-$HOME"; cat'],
-        env={**ENV, "A": "1"},
-        cwd=tmp_path,
-        timeout_s=60,
-        max_bytes=1000,
+        ["bash", "-c", 'pwd; echo "$A-$HOME"; cat'], env={**ENV, "A": "1"}, timeout_s=60, max_bytes=1000
     )
     assert ended.code == 0
-    assert printed.decode().splitlines() == [str(tmp_path), "1-"]
+    assert printed.decode().splitlines() == [str(Path.cwd()), "1-"]
 
 
-async def test_writes_stdout_into_a_private_file(tmp_path: Path) -> None:
-    target = tmp_path / "out"
-    lines: list[str] = []
-    await process.run(
-        ["bash", "-c", "echo out; echo err >&2"],
-        env=ENV,
-        timeout_s=60,
-        stdout=target,
-        on_line=lambda stream, line: lines.append(f"{stream} {line}"),
-    )
-    assert target.read_text() == "out\n"
-    assert target.stat().st_mode & 0o777 == 0o600
-    assert lines == ["stderr err"]
-
-
-async def test_too_much_output_ends_the_child(tmp_path: Path) -> None:
+async def test_too_much_output_ends_the_child() -> None:
     with pytest.raises(OSError, match="more than 1000 bytes") as caught:
         await process.capture(["yes"], env=ENV, timeout_s=60, max_bytes=1000)
     assert caught.value.errno == errno.EFBIG
-    with pytest.raises(OSError, match="more than 1000 bytes"):
-        await process.run(["yes"], env=ENV, timeout_s=60, stdout=tmp_path / "out", max_stdout_bytes=1000)
-    assert (tmp_path / "out").stat().st_size <= 1000
 
 
 @pytest.mark.parametrize(
