@@ -94,6 +94,7 @@ class Parts:
         given, chosen = self._given, self._given.settings
         registry = given.registry
         registry.replace_modules(given.disk.scan.modules)
+        registry.scan_warnings = given.disk.scan.warnings
         self.store = ValuesStore(given.disk.scan.global_section)
         self.store.replace_modules(given.disk.scan.sections)
         config_name = f"{chosen.namespace}/{chosen.config_map}"

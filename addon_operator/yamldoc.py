@@ -133,14 +133,20 @@ def _value(loader: _Loader, node: yaml.Node, where: str) -> JsonValue:
         value = _as_json(loader.construct_document(node), "")
         jsondoc.dumps(value)
     except _NotJson as error:
-        line = dict(_lines(node, "")).get(error.pointer)
-        place = where if line is None else f"{where}:{line}"
-        raise YamlError(f"{place}: {error.pointer or '/'}: {error}") from error
+        raise YamlError(f"{_place(node, error.pointer, where)}: {error.pointer or '/'}: {error}") from error
     except (ValueError, TypeError, AttributeError) as error:
         raise YamlError(f"{where}: a value does not fit its type, or JSON cannot hold it") from error
     except RecursionError as error:
         raise YamlError(f"{where}: aliases make it nested too deeply") from error
     return value
+
+
+def _place(node: yaml.Node, pointer: str, where: str) -> str:
+    try:
+        line = dict(_lines(node, "")).get(pointer)
+    except RecursionError:  # an alias of itself besides
+        line = None
+    return where if line is None else f"{where}:{line}"
 
 
 def _check_size(text: str, where: str) -> None:

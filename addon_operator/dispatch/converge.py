@@ -149,7 +149,9 @@ class ConvergeHandler:
         known = {module.name for module in self._registry.modules}
         found = {module.name for module in scan.modules}
         for warning in scan.warnings:
-            log.warning("module directories", reason=warning)
+            if warning not in self._registry.scan_warnings:
+                log.warning("module directories", reason=warning)
+        self._registry.scan_warnings = scan.warnings
         for name in known - found:
             await self._runner.abandon(name)
             self._metrics.module_gone(name)

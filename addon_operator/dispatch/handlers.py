@@ -14,7 +14,7 @@ from addon_operator.configmap.document import ConfigChange
 from addon_operator.dispatch.converge import ConvergeHandler
 from addon_operator.dispatch.routing import config_applied, global_values_changed, hook_changed_values, split_main
 from addon_operator.errors import AddonOperatorError, HookError, HookUnreachable
-from addon_operator.hooks.bindings import Throttle
+from addon_operator.hooks.bindings import MAIN_QUEUE, Throttle
 from addon_operator.hooks.call import Changes, HookId
 from addon_operator.hooks.context import Context, ObjectEvent, Synchronization, Tick
 from addon_operator.hooks.effects import HookRuns, Run
@@ -203,7 +203,7 @@ class Handlers:
             return await self._hooks.run(hook, attempt)
         except HookError as error:
             fields = {"hook": hook.id.name, "module": hook.id.module, "binding": run.binding, "queue": queue}
-            if isinstance(error, HookUnreachable) and not hook.path.exists() and _may_go(hook, run):
+            if isinstance(error, HookUnreachable) and not hook.path.exists() and _may_go(hook, run, queue):
                 self._drop_hook(hook)
                 log.error("hook is gone, what it was to be told is dropped", error=error, **fields)
             elif run.allows_failure:
@@ -291,7 +291,7 @@ class Handlers:
         )
         dropped = {other.id for other in follow_up.drop}
         self._queue.remove(lambda other: other.id in dropped)
-        return Done(head=follow_up.head, tail=follow_up.tail)
+        return Done(head=follow_up.head)
 
     async def _enablement_changed(self, change: ConfigChange) -> bool:
         unknown = change.flags - {module.key for module in self._registry.modules}
@@ -305,9 +305,15 @@ class Handlers:
             return True
 
 
-def _may_go(hook: Hook, run: RunHook) -> bool:
-    """Answers whether a hook may be left out: not if a start or a converge builds upon it."""
-    return hook.id.module is not None or isinstance(run.contexts[0], ObjectEvent | Tick)
+def _may_go(hook: Hook, run: RunHook, queue: str) -> bool:
+    """Answers whether a hook may be left out.
+
+    Global hooks are read at the start only, so what one is not told it never learns: they wait for their file, unless
+    everybody would wait with them; but not if a start or a converge builds upon them.
+    """
+    if hook.id.module is not None:
+        return True
+    return queue == MAIN_QUEUE and isinstance(run.contexts[0], ObjectEvent | Tick)
 
 
 def _holds(task: Task, synchronization: Task) -> bool:

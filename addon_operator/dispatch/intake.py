@@ -20,7 +20,7 @@ from addon_operator.logs import get_logger
 from addon_operator.modules.module import Module
 from addon_operator.modules.registry import ModulePhase, ModuleRegistry
 from addon_operator.tasks.queue import QueueSet
-from addon_operator.tasks.task import Outcome, Reason, RunHook, Task
+from addon_operator.tasks.task import EnsureCrds, Outcome, Reason, RunHook, Task
 
 log = get_logger("dispatch")
 
@@ -89,11 +89,11 @@ class Intake:
         for module in bringing:
             state = self._registry.state(module)
             state.crds = {crd: source for crd, source in state.crds.items() if crd != name}
-        if missed:
+        if missed and bringing:
             main = self._queues.main
-            follow_up = routing.definition_gone(bringing, main.waiting)
-            main.add_head(follow_up.head)
-            main.add_tail(follow_up.tail)
+            # It comes back next, since nothing that needs it can succeed before.
+            main.add_head((Task(EnsureCrds(tuple(bringing)), Reason.ABSENT_OBJECTS),))
+            main.add_tail(routing.module_tasks(bringing, Reason.ABSENT_OBJECTS, main.waiting))
 
     def release_changed(self, facts: ReleaseFacts, attends: Callable[[Module], bool]) -> None:
         """Somebody else rolled back, upgraded or removed the release of a module that is at rest."""

@@ -46,12 +46,10 @@ class FollowUp:
 
     Attributes:
         head: tasks to run next.
-        tail: tasks to run after everything that waits.
         drop: tasks that wait and are not needed any more; they go away before `head` is placed.
     """
 
     head: tuple[Task, ...] = ()
-    tail: tuple[Task, ...] = ()
     drop: tuple[Task, ...] = ()
 
 
@@ -192,12 +190,6 @@ def global_values_changed(reason: Reason, waiting: Sequence[Task]) -> tuple[Task
 def absent_objects(module: str, waiting: Sequence[Task]) -> tuple[Task, ...]:
     """Objects of a release are gone: run its module, once. Source: contract.md 2.12, 3.5."""
     return module_tasks((module,), Reason.ABSENT_OBJECTS, waiting)
-
-
-def definition_gone(modules: Sequence[str], waiting: Sequence[Task]) -> FollowUp:
-    """A CRD is gone that modules bring: it comes back next, since nothing that needs it can succeed before."""
-    crds = (Task(EnsureCrds(tuple(modules)), Reason.ABSENT_OBJECTS),) if modules else ()
-    return FollowUp(head=crds, tail=module_tasks(modules, Reason.ABSENT_OBJECTS, waiting))
 
 
 def release_changed(facts: ReleaseFacts, waiting: Sequence[Task]) -> tuple[Task, ...]:

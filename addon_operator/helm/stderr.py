@@ -22,11 +22,17 @@ _SINGLE: Final = r"'(?:\\.|[^'\\])*'"
 _STRUCTURE: Final = rf"[^\s:\"{{\[]*[{{\[](?:{_DOUBLE}|[^\"\n])*?[}}\])](?=: |[,\]]*$)"
 _QUOTES: Final = (
     # The API server.
-    (re.compile(rf"(?m)((?:Invalid|Unsupported|Duplicate) value): (?:{_DOUBLE}|{_STRUCTURE}|[^\s:]+)"), r"\1"),
+    (
+        re.compile(rf"(?m)((?:Invalid|Unsupported|Duplicate) value|Not found): (?:{_DOUBLE}|{_STRUCTURE}|[^\s:]+)"),
+        r"\1",
+    ),
     # The schema: `- at '/a/b': 'value' does not match pattern '^x'`, `- at '/a/b': maximum: got 7, want 5`.
     (re.compile(rf"(?m)^( *- at {_SINGLE}): {_SINGLE} is not valid ([\w-]+).*$"), r"\1: is not valid \2"),
     (re.compile(rf"(?m)^( *- at {_SINGLE}): (?!'(?:allOf|anyOf|oneOf|not)' failed){_SINGLE} "), r"\1: "),
     (re.compile(rf"(?m)^( *- at {_SINGLE}: \w+): got .*, want "), r"\1: want "),
+    # Go's templates.
+    (re.compile(r"(range can't iterate over) .*"), r"\1 it"),
+    (re.compile(r"((?:if|with) can't use) .*"), r"\1 it"),
     # The YAML reader.
     (re.compile(r"(cannot (?:decode|unmarshal) !!\w+) `[^`]*`"), r"\1"),
     (re.compile(rf"(unknown anchor) {_SINGLE}"), r"\1"),
@@ -41,7 +47,7 @@ def explain(stderr: str) -> str:
     """Gives what helm complains about, without warnings, prefixes and quoted values."""
     lines = [line for line in stderr.splitlines() if line.strip() and not _NOISE.match(line)]
     begun = next((at for at, line in enumerate(lines) if line.startswith("Error:")), None)
-    if begun is None and len(stderr) > _MAY_BE_CUT:
+    if begun is None and len(stderr.encode()) > _MAY_BE_CUT:
         lines[:1] = ["..."]  # what this line is the rest of may have been a value
     text = "\n".join(lines[begun or 0 :])
     for pattern, instead in _QUOTES:

@@ -79,7 +79,7 @@ class ModuleLoader:
         self._global_hooks_dir = global_hooks_dir
         self._default_order = default_order
         self._strict_values = strict_values
-        self._cache: dict[Path, tuple[Stamp, _Common, Module]] = {}
+        self._cache: dict[Path, tuple[Stamp, _Common, Module, tuple[str, ...]]] = {}
         self._global: tuple[Stamp, SectionSpec] | None = None
 
     def scan(self) -> Scan:
@@ -164,13 +164,16 @@ class ModuleLoader:
         stamp = _stamp(directory)
         cached = self._cache.get(directory)
         if cached and cached[0] == stamp and _same_common(cached[1], common, cached[2].key):
+            warnings.extend(cached[3])
             return cached[2]
         try:
             check_module_name(name)
         except ModuleError as error:
             raise ModuleError(f"{directory}: {error}") from error
-        module = _read_module(directory, name, order, common, warnings)
-        self._cache[directory] = (stamp, common, module)
+        own: list[str] = []
+        module = _read_module(directory, name, order, common, own)
+        self._cache[directory] = (stamp, common, module, tuple(own))
+        warnings.extend(own)
         return module
 
     def _global_section(self, common: _Common, problems: list[str]) -> SectionSpec | None:

@@ -85,10 +85,12 @@ class ModuleRegistry:
 
     Attributes:
         scan_error: why what was last found on disk could not be read; None if it could, and the modules are of then.
+        scan_warnings: what else was strange about it.
     """
 
     def __init__(self) -> None:
         self.scan_error: str | None = None
+        self.scan_warnings: tuple[str, ...] = ()
         self._modules: dict[str, Module] = {}
         self._states: dict[str, ModuleState] = {}
         self._verdicts: dict[str, Verdict] = {}

@@ -90,7 +90,7 @@ class ModuleRunner:
         Raises:
             KubeError: the API server does not answer, or cannot now.
         """
-        pending = self.crds_pending(names)
+        pending = [name for name in self.crds_pending(names) if self._registry.is_enabled(name)]
         results = await asyncio.gather(*(self._apply_crds(name) for name in pending), return_exceptions=True)
         for name, error in zip(pending, results, strict=True):
             if isinstance(error, AddonOperatorError) and not _passes(error):
@@ -297,11 +297,13 @@ class ModuleRunner:
         known, loaded = state.hooks or LoadedHooks(), LoadedHooks()
         if module.has_hooks:
             loaded = await self._catalog.load(module.path / "hooks", module=module.name)
-        if loaded.errors and not but_broken:
-            raise HookConfigError("\n".join(loaded.errors))
-        for error in loaded.errors:
-            # Whoever switches a module off because one of its hooks is broken must not be held up by that hook.
-            log.error("module is deleted without a hook of it that cannot be used", module=module.name, error=error)
+        if loaded.errors:
+            text = "\n".join(loaded.errors)
+            # Whoever switches a module off because one of its hooks is broken must not be held up by that hook; what
+            # fails once only must not cost the module its cleaning up.
+            if not (but_broken and state.error == text):
+                raise HookConfigError(text)
+            log.error("module is deleted without hooks of it that cannot be used", module=module.name, error=text)
         if loaded.hooks != known.hooks:
             self._forget_hooks(module.name, state)
         state.hooks = loaded
@@ -330,8 +332,8 @@ class ModuleRunner:
 
 
 def _passes(error: AddonOperatorError) -> bool:
-    """Answers whether the API server may do the same later, without anybody changing anything."""
-    return isinstance(error, KubeError) and (error.status in {0, 429} or error.status >= 500)
+    """Answers whether this is about the API server as a whole, and not about what it was asked for."""
+    return isinstance(error, KubeError) and error.reason != "Timeout" and error.status in {0, 429, 502, 503, 504}
 
 
 def _hooks(state: ModuleState) -> tuple[Hook, ...]:

@@ -289,6 +289,8 @@ def _transfer(source: str, path: str, draft: _Draft, *, moves: bool) -> None:
         raise _MisfitError("a value cannot move into itself")
     if moves:
         draft.edit(source, _remove)
+    # From here on the value is in two places, or in a kept operation: neither must change with the other.
+    draft.share()
     draft.edit(path, _add(value))
     draft.share()
 

@@ -46,6 +46,7 @@ def test_a_bare_y_is_a_string_and_gets_a_warning() -> None:
         ),
         pytest.param("? [1, 2]\n: 3\n", r"f.yaml", id="key that is a list"),
         pytest.param("a: *unknown\n", r"f.yaml:1", id="unknown alias"),
+        pytest.param("a: &a [.inf, *a]\n", r"f.yaml: /a/0: inf has no JSON form", id="alias of itself, and more"),
         pytest.param("a: &a [*a]\n", r"f.yaml: aliases make it nested too deeply", id="alias of itself"),
         pytest.param("a:\n- 18446744073709551616\n", r"f.yaml:2: /a/0: JSON cannot hold an integer", id="integer"),
         pytest.param("a: !hunter2\n", r"f.yaml:1: an unknown tag: quote", id="text that begins with !"),

@@ -140,9 +140,11 @@ def test_strict_checking_wants_values_yaml(tmp_path: Path) -> None:
 
 def test_an_enabled_file_without_exec_bit_is_a_warning(tmp_path: Path) -> None:
     write(tmp_path, {"modules/a/enabled": "#!/bin/sh\n"})
-    found = scan(tmp_path)
+    scanner = loader(tmp_path)
+    found = scanner.scan()
     assert found.modules[0].enabled_script is None
     assert "enabled: not executable" in found.warnings[0]
+    assert scanner.scan().warnings == found.warnings
 
 
 def test_a_second_scan_reads_only_what_changed(tmp_path: Path) -> None:

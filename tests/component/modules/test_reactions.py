@@ -541,6 +541,21 @@ def test_a_broken_hook_does_not_keep_its_module_from_being_deleted(play: Play) -
     assert play(hooks, steps).engine.runs == [("alpha/y", "afterDeleteHelm")]
 
 
+def test_a_hook_that_cannot_be_asked_once_still_cleans_up(play: Play) -> None:
+    async def steps(bench: Bench) -> None:
+        await bench.rest()
+        bench.runs()
+        write_hook(bench.root, "alpha/x", "nonsense: [")
+        bench.edit(alphaEnabled="false")
+        await asyncio.sleep(2)
+        assert "hooks/x" in (bench.registry.state("alpha").error or "")
+        write_hook(bench.root, "alpha/x", "afterDeleteHelm: 1")
+        await bench.rest()
+        assert bench.registry.alive == ()
+
+    assert play({"alpha/x": "afterDeleteHelm: 1"}, steps).engine.runs == [AFTER_DELETE]
+
+
 def test_webhooks_of_changed_files_are_served_until_others_take_their_place(play: Play) -> None:
     async def steps(bench: Bench) -> None:
         await bench.rest()
@@ -642,14 +657,27 @@ def test_a_hook_whose_file_goes_away_holds_up_nobody_and_loses_nothing(play: Pla
     play({"alpha/x": config, "alpha/y": "beforeHelm: 1", "global/x": "beforeAll: 1"}, steps)
 
 
-def test_a_global_hook_whose_file_goes_away_holds_up_nobody(play: Play) -> None:
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        pytest.param(SEE_PODS, [], id="main: goes on without"),
+        pytest.param("kubernetes: [{name: pods, kind: Pod, queue: aside}]", ["a"], id="aside: waits for its file"),
+    ],
+)
+def test_a_global_hook_whose_file_goes_away_holds_up_nobody_else(play: Play, config: str, told: list[str]) -> None:
     async def steps(bench: Bench) -> None:
         await bench.rest()
-        hook_file(bench.root, "global/x").unlink()
+        (file := hook_file(bench.root, "global/x")).rename(file.with_suffix(".away"))
         bench["pods"].change("Added", "a")
+        await asyncio.sleep(30)
+        bench.edit(alpha="{a: 1}")
+        await asyncio.sleep(30)
+        assert ("alpha/y", "beforeHelm") in bench.runs()
+        file.with_suffix(".away").rename(file)
         await bench.rest()
 
-    play({"global/x": SEE_PODS, "alpha/y": "beforeHelm: 1"}, steps)
+    runs = play({"global/x": config, "alpha/y": "beforeHelm: 1"}, steps).engine.runs
+    assert [text for hook, text in runs if hook == "global/x"][-1:] == [f"pods: Added {name}" for name in told]
 
 
 def test_monitors_of_a_changed_file_stop_although_they_never_listed_anything(play: Play) -> None:

@@ -9,11 +9,9 @@ import pytest
 
 from addon_operator.configmap.document import ConfigChange
 from addon_operator.dispatch.routing import (
-    FollowUp,
     absent_objects,
     config_accepted,
     config_applied,
-    definition_gone,
     global_values_changed,
     hook_changed_values,
     hook_tasks,
@@ -43,7 +41,6 @@ from addon_operator.tasks.task import (
     ConvergePhase,
     DeleteModule,
     EnableWebhooks,
-    EnsureCrds,
     Payload,
     PurgeRelease,
     Reason,
@@ -58,10 +55,6 @@ SECTION = ConfigChange(global_changed=False, sections=frozenset({"a"}), flags=fr
 FLAG = ConfigChange(global_changed=False, sections=frozenset(), flags=frozenset({"a"}), maintenance=frozenset())
 STANDBY = Task(Converge(), Reason.RELOAD_ALL, converge=True)
 RUNNING = Task(Converge(ConvergePhase.WAIT_DELETE_AND_RUN_MODULES), Reason.RELOAD_ALL, converge=True)
-
-
-def shape(follow_up: FollowUp) -> tuple[list[Payload], list[Payload]]:
-    return payloads(follow_up.head), payloads(follow_up.tail)
 
 
 def payloads(tasks: Iterable[Task]) -> list[Payload]:
@@ -330,19 +323,13 @@ def test_the_configmap_table(
 ) -> None:
     """Contract.md 3.6, but before what fails in all cases: what comes next, and what goes."""
     made = config_applied(change, enablement_changed=enablement_changed, run=run, waiting=waiting)
-    assert (shape(made), list(made.drop)) == ((expected[0], []), expected[1])
+    assert (payloads(made.head), list(made.drop)) == expected
 
 
 def test_changed_global_values_ask_for_one_more_converge_at_the_tail() -> None:
     assert payloads(global_values_changed(Reason.AFTER_ALL_CHANGED_VALUES, [])) == [Converge()]
     assert payloads(global_values_changed(Reason.AFTER_ALL_CHANGED_VALUES, [RUNNING])) == [Converge()]
     assert payloads(global_values_changed(Reason.AFTER_ALL_CHANGED_VALUES, [STANDBY])) == []
-
-
-def test_a_crd_comes_back_next_and_then_its_modules_run() -> None:
-    waiting = [Task(RunModules(("a",)), Reason.RELOAD_ALL)]
-    assert shape(definition_gone(["a", "b"], waiting)) == ([EnsureCrds(("a", "b"))], [RunModules(("b",))])
-    assert shape(definition_gone([], waiting)) == ([], [])
 
 
 def test_absent_objects_run_their_module_once() -> None:

@@ -105,6 +105,14 @@ def test_a_broken_schema_is_told_by_path_and_rule(rule: str, told: str, indent: 
             id="YAML, a tag",
         ),
         pytest.param(
+            'Error: template: a/templates/x.yaml:1:9: executing "a/templates/x.yaml" at <.Values.p>: range can\'t '
+            "iterate over hunter2",
+            'template: a/templates/x.yaml:1:9: executing "a/templates/x.yaml" at <.Values.p>: range can\'t iterate '
+            "over it",
+            id="a range",
+        ),
+        pytest.param('Error: spec.x: Not found: "hunter2"', "spec.x: Not found", id="the API server, a reference"),
+        pytest.param(
             "Error: YAML parse error on x.yaml: yaml: unknown anchor 'hunter2' referenced",
             "YAML parse error on x.yaml: yaml: unknown anchor referenced",
             id="YAML, an anchor",
@@ -142,6 +150,7 @@ def test_what_is_left_of_a_line_that_was_cut_is_not_shown() -> None:
     long = f"{SECRET}' does not match pattern 'a'\n" + "- at '/a': got string, want null\n" * 250
     assert explain(long).splitlines()[:2] == ["...", "- at '/a': got string, want null"]
     assert explain(SECRET * 1200) == "..."
+    assert explain(f"{SECRET}\n{'é' * 300}{'a' * 7500}").startswith("...\n")
 
 
 @pytest.mark.parametrize(

@@ -287,6 +287,17 @@ def test_a_value_in_two_places_is_changed_in_one(name: OperationName) -> None:
     assert patches.reapply(resolution.operations, {"m": {}}) == (resolution.document, ())
 
 
+@pytest.mark.parametrize(
+    ("operations", "section"),
+    [
+        pytest.param([add("/m/-", 1), Operation("copy", "/m/-", from_="/m")], [1, [1]], id="list"),
+        pytest.param([add("/m/0", {}), Operation("copy", "/m/0/x", from_="/m/0")], [{"x": {}}], id="map"),
+    ],
+)
+def test_a_value_is_copied_into_itself(operations: list[Operation], section: JsonValue) -> None:
+    assert patches.resolve(operations, {"m": []}, "patch").document == {"m": section}
+
+
 # --- kept operations
 
 
