@@ -7,7 +7,6 @@ composition root and by the effects of hooks. Source: contract.md 2.8, 5.2 (1 to
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 from collections.abc import Callable, Mapping
 
@@ -43,10 +42,10 @@ class ConfigMapSource:
             client: the connection.
             namespace: the operator's own.
             name: of the ConfigMap.
-            on_change: told about every state that is not older than the last `save`, the first one and those that
-                `save` made included; None when there is no ConfigMap, which takes `ABSENCE_COUNTS_AFTER_S` if there
-                was one. Not told while a `save` is under way: what arrives meanwhile comes after the caller of `save`
-                had its turn.
+            on_change: told about every state that is not older than the last `save` or look at the API server, the
+                first one and those that `save` made included; None when there is no ConfigMap, which takes
+                `ABSENCE_COUNTS_AFTER_S` if there was one, and the API server to say that it is still away. Not told
+                while a `save` is under way: what arrives meanwhile comes after the caller of `save` had its turn.
         """
         self._client = client
         self._collection = CONFIG_MAPS.path(namespace)
@@ -56,11 +55,10 @@ class ConfigMapSource:
         self._where = f"ConfigMap {namespace}/{name}"
         self._on_change = on_change
         self._saving = asyncio.Lock()
-        self._written = 0
+        self._newest = 0  # version of what was saved or looked up last: the watch may yet bring older ones
         self._heard = False
         self._exists = False  # as far as is known; still so while an absence does not count yet
-        self._absence: asyncio.TimerHandle | None = None
-        self._absence_over = asyncio.Event()
+        self._absence: asyncio.Task[None] | None = None
         self._held_back: list[tuple[int, ConfigData | None]] = []
         self._informer = Informer(
             client,
@@ -91,7 +89,8 @@ class ConfigMapSource:
                 if not self._heard:
                     self._gone(_version(self._informer.resource_version))
         finally:
-            self._end_absence()
+            if absence := self._end_absence():
+                await asyncio.gather(absence, return_exceptions=True)
 
     async def save(self, mutate: Callable[[ConfigData], ConfigData]) -> ConfigData:
         """Changes the data and gives what is stored afterwards.
@@ -133,7 +132,7 @@ class ConfigMapSource:
                     raise
                 await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE_S))  # noqa: S311 -- parts two writers
             else:
-                self._written = max(self._written, _version(metadata_of(stored).get("resourceVersion")) or 0)
+                self._note(stored)
                 self._exists = True
                 return new
 
@@ -164,44 +163,63 @@ class ConfigMapSource:
             self._gone(version)
             return
         self._exists = True
-        if self._absence is not None:
-            self._end_absence()
+        if self._end_absence():
             log.info("ConfigMap is back", scope=self._where)
         self._hear(version, _data(event.object))
 
     def _gone(self, version: int | None) -> None:
+        version = self._newest if version is None else version
         if not self._exists:
             self._hear(version, None)
-        elif self._absence is None and (version is None or version >= self._written):
+        elif self._absence is None and version >= self._newest:
             log.warning(
                 f"ConfigMap is gone: if it is not back in {ABSENCE_COUNTS_AFTER_S:g} s, it counts as empty, "
                 "and modules that only it enables are uninstalled",
                 scope=self._where,
             )
-            self._absence_over.clear()
-            self._absence = asyncio.get_running_loop().call_later(ABSENCE_COUNTS_AFTER_S, self._take_for_none, version)
+            self._absence = asyncio.create_task(self._wait_for_return(version), name="absence of the ConfigMap")
 
-    def _take_for_none(self, version: int | None) -> None:
-        self._exists = False
-        self._end_absence()
-        self._hear(version, None)
-
-    def _end_absence(self) -> None:
-        if self._absence is not None:
-            self._absence.cancel()
+    async def _wait_for_return(self, version: int) -> None:
+        # A watch that is interrupted brings the new one later than that.
+        current = await self._look_later()
         self._absence = None
-        self._absence_over.set()
+        if current is None:
+            self._exists = version < self._newest
+            self._hear(version, None)
+            return
+        log.info("ConfigMap is back, the watch has not brought it yet", scope=self._where)
+        self._note(current)
+        self._take(Event("MODIFIED", current))
+
+    async def _look_later(self) -> JsonObject | None:
+        """Answers what is there after the time an absence may take, or as much later as the API server can say."""
+        while True:
+            await asyncio.sleep(ABSENCE_COUNTS_AFTER_S)
+            try:
+                return await self._get()
+            except (KubeError, ValueError) as error:
+                message = "ConfigMap is gone or not, the API server does not say: its last state counts, asking again"
+                log.warning(message, scope=self._where, error=error)
+
+    def _end_absence(self) -> asyncio.Task[None] | None:
+        """Answers what waited for the end of an absence, if there was one."""
+        absence, self._absence = self._absence, None
+        if absence is not None:
+            absence.cancel()
+        return absence
 
     async def _await_return(self) -> None:
         # Whoever writes now would make a ConfigMap of that alone, and stand in the way of the one that is coming.
         self._gone(None)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(ABSENCE_COUNTS_AFTER_S):
-                await self._absence_over.wait()
+        if self._absence is not None:
+            await asyncio.wait({self._absence}, timeout=ABSENCE_COUNTS_AFTER_S)
+
+    def _note(self, config_map: JsonObject) -> None:
+        self._newest = max(self._newest, _version(metadata_of(config_map).get("resourceVersion")) or 0)
 
     def _hear(self, version: int | None, data: ConfigData | None) -> None:
         self._heard = True
-        self._held_back.append((self._written if version is None else version, data))
+        self._held_back.append((self._newest if version is None else version, data))
         if not self._saving.locked():
             self._release()
 
@@ -210,7 +228,7 @@ class ConfigMapSource:
             return
         held_back, self._held_back = self._held_back, []
         for version, data in held_back:
-            if version >= self._written:
+            if version >= self._newest:
                 self._on_change(data)
 
 

@@ -2,14 +2,16 @@
 # Running a hook: which handler takes which binding context, and what becomes of the changes that handlers ask for.
 #
 # Changes are collected in files beside the binding context and copied to the result files when all handlers have
-# succeeded. They are files, not variables, because handlers run in subshells. Only changes to objects are written at
-# once: if the hook fails, or is ended at its deadline, the operator makes those that are meant for this case.
+# succeeded. They are files, not variables, because handlers run in subshells and start scripts. Only changes to objects
+# are written at once: if the hook fails, or is ended at its deadline, the operator makes those that are meant for this
+# case.
 
 _HOOK_LIB=${BASH_SOURCE[0]%/*}
 _HOOK_RESULTS=(
   VALUES_JSON_PATCH_PATH CONFIG_VALUES_JSON_PATCH_PATH METRICS_PATH ADMISSION_RESPONSE_PATH CONVERSION_RESPONSE_PATH
 )
-_HOOK_PENDING=''
+# A script that a handler starts adds to the changes of the handler, unless it is given another run's files.
+[[ ${_HOOK_PENDING:-} == "${BINDING_CONTEXT_PATH:-}".* ]] || _HOOK_PENDING=''
 
 # hook::run "$@": prints the configuration with --config, else gives each binding context to its handler.
 hook::run() {
@@ -18,9 +20,9 @@ hook::run() {
     exit
   fi
   local -a lines=()
-  local index
+  local index _hook_outer=$_HOOK_PENDING
   hook::_read_contexts || exit
-  _HOOK_PENDING=$BINDING_CONTEXT_PATH.$$
+  export _HOOK_PENDING=${_hook_outer:-$BINDING_CONTEXT_PATH.$$}
   for ((index = 0; index < ${#lines[@]} / 2; index++)); do
     hook::_dispatch "$index" "${lines[2 * index]}" "${lines[2 * index + 1]}"
   done
@@ -120,6 +122,7 @@ hook::_note_error() {
 }
 
 hook::_publish() {
+  [[ -z $_hook_outer ]] || return 0
   local variable
   for variable in "${_HOOK_RESULTS[@]}"; do
     if [[ -s $_HOOK_PENDING.$variable ]] && ! cat -- "$_HOOK_PENDING.$variable" >>"${!variable}"; then
@@ -131,7 +134,9 @@ hook::_publish() {
   hook::_discard
 }
 
+# Drops what is collected, but not what the handler that has started this hook will publish or drop.
 hook::_discard() {
+  [[ -z $_hook_outer ]] || return 0
   local variable
   local -a files=()
   for variable in "${_HOOK_RESULTS[@]}"; do

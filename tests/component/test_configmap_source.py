@@ -24,6 +24,7 @@ class Server:
     def __init__(self) -> None:
         self.data: dict[str, str] | None = None
         self.delay_s = 0.0
+        self.trouble: KubeError | None = None
         self._version = 10
         self._log: list[tuple[int, bytes]] = []
         self._more = asyncio.Event()
@@ -52,6 +53,8 @@ class Server:
         if not path.endswith("/c"):
             items = [] if self.data is None else [self._object(self.data)]
             return jsondoc.dumps({"metadata": {"resourceVersion": str(self._version)}, "items": [*items]})
+        if self.trouble is not None:
+            raise self.trouble
         if self.data is None:
             raise KubeError("GET: not found", status=404, reason="NotFound")
         return jsondoc.dumps(self._object(self.data))
@@ -138,7 +141,62 @@ def test_one_that_was_read_at_the_start_and_is_gone_when_the_watch_begins() -> N
     assert heard == [(ABSENCE_COUNTS_AFTER_S, None)]
 
 
-@pytest.mark.parametrize("delay_s", [0.0, 0.5], ids=["told at once", "told later"])
+def test_one_that_is_back_before_the_watch_tells_was_never_away() -> None:
+    """What the watch brings afterwards begins with what is history by then."""
+
+    async def steps(server: Server, _source: ConfigMapSource) -> None:
+        server.delete()
+        await asyncio.sleep(1)
+        server.delay_s = 10
+        server.put(a="2")
+        server.delete()
+        server.put(a="3")
+
+    heard = play(steps)
+    assert heard[:2] == [(0, {"a": "1"}), (1 + ABSENCE_COUNTS_AFTER_S, {"a": "3"})]
+    assert [data for _, data in heard[2:]] == [{"a": "3"}]
+
+
+@pytest.mark.parametrize("status", [0, 403, 503])
+def test_absence_does_not_count_while_the_server_cannot_say(status: int) -> None:
+    async def steps(server: Server, _source: ConfigMapSource) -> None:
+        server.delete()
+        server.trouble = KubeError("GET: no", status=status, reason="Trouble")
+        await asyncio.sleep(2.5 * ABSENCE_COUNTS_AFTER_S)
+        server.trouble = None
+
+    assert play(steps) == [(0, {"a": "1"}), (1 + 3 * ABSENCE_COUNTS_AFTER_S, None)]
+
+
+def test_absence_that_is_not_over_leaves_no_task_behind() -> None:
+    async def main() -> set[str]:
+        server = Server()
+        source = ConfigMapSource(cast("KubeClient", server), "ns", "c", on_change=lambda _: None)
+        server.put(a="1")
+        running = asyncio.create_task(source.run(), name="source")
+        await asyncio.sleep(1)
+        server.delete()
+        await asyncio.sleep(1)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        return {task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()}
+
+    assert clock.run(main()) == set()
+
+
+def test_a_save_that_changes_nothing_does_not_make_an_absence_count() -> None:
+    async def steps(server: Server, source: ConfigMapSource) -> None:
+        server.delay_s = 10
+        server.delete()
+        saving = asyncio.create_task(source.save(lambda data: data), name="save")
+        await asyncio.sleep(1)
+        server.put(a="1")
+        assert await saving == {"a": "1"}
+
+    assert [data for _, data in play(steps)] == [{"a": "1"}] * 3
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.5, 10.0], ids=["told at once", "told later", "told too late"])
 def test_a_save_waits_for_one_that_comes_back(delay_s: float) -> None:
     saved: list[Mapping[str, str]] = []
 

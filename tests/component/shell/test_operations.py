@@ -95,6 +95,81 @@ def test_context_in_a_script_that_a_handler_starts(run_script: RunHandler, bench
     assert (run.lines, run.stderr) == (["first", "true", "second", "true"], "")
 
 
+def test_a_script_that_a_handler_starts_shares_its_changes(run_handler: RunHandler, bench: HookBench) -> None:
+    child = bench.write(
+        "child.sh",
+        f"""#!/usr/bin/env bash
+        set -eu
+        source '{LIBRARY}'
+        values::get myModule.b
+        values::get --config myModule.b
+        values::set myModule.b 9; values::set myModule.c 3; values::set --config myModule.b x
+        metrics::set second 1; admission::allow; conversion::fail no
+        """,
+    )
+    body = f"""
+    values::set myModule.b 2; values::set --config myModule.b y; metrics::set first 1; admission::deny no
+    {child}
+    values::get myModule.c
+    values::set myModule.d "$(values::get myModule.b)"; metrics::set third 1; conversion::done '[]'
+    """
+    run = run_handler(body, values={"global": {}, "myModule": {}})
+    assert (run.lines, run.stderr) == (["2", "y", "3"], "")
+    assert run.new_values() == {"global": {}, "myModule": {"b": 9, "c": 3, "d": 9}}
+    assert run.new_config_values() == {"global": {}, "myModule": {"b": "x"}}
+    assert [one.name for one in run.metrics() if isinstance(one, Record)] == ["first", "second", "third"]
+    assert (run.answer(ADMISSION), run.answer(CONVERSION)) == ({"allowed": True}, {"convertedObjects": []})
+
+
+ENDS = {
+    "script": "values::set myModule.child 1; exit 3",
+    "hook": "__main__() { values::set myModule.child 1; return 3; }\nhook::run",
+    "hook without handler": "values::set myModule.child 1; hook::run",
+}
+
+
+@pytest.mark.parametrize("text", ENDS.values(), ids=ENDS)
+def test_changes_of_a_script_that_fails_are_those_of_the_handler(
+    run_handler: RunHandler, bench: HookBench, text: str
+) -> None:
+    child = bench.write("child.sh", f"#!/usr/bin/env bash\nset -eu\nsource '{LIBRARY}'\n{text}\n")
+    before = "values::set myModule.before 1"
+    failed = run_handler(f"{before}; {child}")
+    assert (failed.code != 0, failed.is_silent) == (True, True)
+    went_on = run_handler(f"{before}; {child} || true; values::set myModule.after 1")
+    assert [one.path for one in went_on.patch()] == ["/myModule/before", "/myModule/child", "/myModule/after"]
+    failed_later = run_handler(f"{before}; {child} || true; exit 4")
+    assert (failed_later.code, failed_later.is_silent) == (4, True)
+
+
+def test_a_hook_that_a_handler_starts_is_part_of_it(run_handler: RunHandler, bench: HookBench) -> None:
+    child = bench.write(
+        "child.sh",
+        f"#!/usr/bin/env bash\nsource '{LIBRARY}'\n"
+        "__main__() { values::get myModule.a; values::set myModule.a 2; }\nhook::run\nvalues::set myModule.b 1\n",
+    )
+    run = run_handler(f"values::set myModule.a 1; {child}; values::get myModule.a; values::set myModule.c 1")
+    assert (run.lines, run.stderr) == (["1", "2"], "")
+    assert [one.path for one in run.patch()] == [f"/myModule/{key}" for key in "aabc"]
+
+
+def test_a_hook_that_a_handler_runs_with_files_of_its_own_is_apart(
+    run_handler: RunHandler, bench: HookBench, tmp_path: Path
+) -> None:
+    other = bench.write(
+        "other.sh",
+        f"#!/usr/bin/env bash\nsource '{LIBRARY}'\n__main__() {{ values::set myModule.other 1; }}\nhook::run\n",
+    )
+    body = f"""
+    values::set myModule.a 1
+    cp "$BINDING_CONTEXT_PATH" {tmp_path}/contexts
+    BINDING_CONTEXT_PATH={tmp_path}/contexts VALUES_JSON_PATCH_PATH={tmp_path}/patch {other}
+    """
+    run = run_handler(body)
+    assert [one.path for one in run.patch()] == ["/myModule/a"]
+    assert "/myModule/other" in (tmp_path / "patch").read_text()
+
+
 def test_metrics(run_handler: RunHandler) -> None:
     body = """
     metrics::add runs_total 1
