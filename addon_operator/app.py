@@ -311,9 +311,7 @@ class Operator:
         self._converge, self._handlers = parts.converge, parts.handlers
         metrics.watch_snapshots(parts.monitors.sizes)
         metrics.watch_config(lambda: parts.config.error is not None)
-        # Lists take their time, and nothing that comes before the first Synchronization depends on them.
-        for hook in given.disk.hooks.hooks:
-            parts.monitors.start(hook)
+        parts.monitors.start_early(given.disk.hooks.hooks)
         async with _background() as start_watch:
             start_watch(parts.monitors.run(), "monitors of hooks")
             await client.patiently(parts.config.load)

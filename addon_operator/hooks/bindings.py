@@ -42,9 +42,9 @@ _DOMAIN: Final = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?
 _LABEL_KEY: Final = re.compile(rf"((?=[^/]{{1,253}}/){_DOMAIN}/)?{_WORD}")
 _LABEL_VALUE: Final = re.compile(rf"({_WORD})?")
 _NAMESPACE_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-_TEXT_IN_JQ: Final = re.compile(r'"(\\.|[^"\\])*"|#[^\n]*', re.DOTALL)
-# Not the field `.halt`, nor the key of an object. They would end the program with success and without a result.
-_HALT: Final = re.compile(r"(?<![\w.$@])halt(_error)?\b(?!\s*:)")
+_JQ_TOKEN: Final = re.compile(r'"(?:\\.|[^"\\])*"|#[^\n]*|[\w.$@]+|\S', re.DOTALL)
+# They would end the program with success and without a result.
+_HALT: Final = ("halt", "halt_error")
 # Some kinds allow more than domain names, ClusterRoles for instance `system:node`.
 _OBJECT_NAME: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._:@$~+-]{1,253}")
 
@@ -501,9 +501,27 @@ def _jq_filter(fields: Fields) -> str:
             jq.compiled(program)
         except ValueError as error:
             fields.fail("jqFilter", " ".join(str(error).split()))
-        if _HALT.search(_TEXT_IN_JQ.sub('""', program)):
+        if _halts(program):
             fields.fail("jqFilter", "halt and halt_error are not possible here; error(...) makes the filter fail")
     return program
+
+
+def _halts(program: str) -> bool:
+    """Answers whether a jq program calls one of these, and does not only name a field or the key of an object so."""
+    opened: list[str] = []
+    before = ""
+    for token in _JQ_TOKEN.findall(program):
+        if token.startswith("#"):
+            continue
+        is_key = opened[-1:] == ["{"] and before in ("{", ",")
+        if token in _HALT and not is_key:
+            return True
+        if token in ("{", "[", "("):
+            opened.append(token)
+        elif token in ("}", "]", ")"):
+            del opened[-1:]
+        before = token
+    return False
 
 
 def _admission(fields: Fields, kind: AdmissionKind) -> Admission:

@@ -77,6 +77,16 @@ class HookMonitors:
                 _Watched(self, hook, binding, place) for place, binding in enumerate(hook.config.kubernetes)
             )
 
+    def start_early(self, hooks: Sequence[Hook]) -> None:
+        """Begins to watch for global hooks before they are asked to, since lists take their time.
+
+        Nothing happens if any of them serves conversions: until it does, lists fail that need them, and bindings would
+        be given up before their lists can succeed.
+        """
+        if not any(hook.config.conversions for hook in hooks):
+            for hook in hooks:
+                self.start(hook)
+
     async def listed(self, hooks: Sequence[Hook]) -> None:
         """Starts the monitors of hooks, and waits until their snapshots are there, or cannot be had now.
 
@@ -273,7 +283,7 @@ class _Watched:
     def misleads(self) -> bool:
         """Whether its snapshot is empty for a reason that somebody has to mend, and the hook would believe it.
 
-        A kind that does not exist has no objects; and a hook that only reacts simply has nothing to react to.
+        A kind that the server does not name has no objects; and a hook that only reacts simply has nothing to react to.
         """
         blocked = not self.monitor.listed and self.monitor.blocked_reason and not self.monitor.kind_missing
         return bool(blocked) and any(binding.kind != "onStartup" for binding in self.hook.config.lifecycle)

@@ -22,11 +22,11 @@ _log = get_logger("monitor")
 _API_SERVICES = Resource("apiregistration.k8s.io", "v1", "APIService", "apiservices", False)
 # The aggregated discovery document lags behind the CRD.
 _LAG = RetryPolicy(0.1, 5.0)
+_DENIED = RetryPolicy(0.1, 60.0)
 _PATIENCE_S = 60.0
 _BLIND_S = 30.0
 _RETRY = RetryPolicy(0.2, 10.0)
 _WORTH_A_WARNING = 3
-_NEEDED = frozenset({"list", "watch"})
 
 
 class Seeker(Protocol):
@@ -43,8 +43,8 @@ class Seeker(Protocol):
     def attach(self, resource: Resource) -> None:
         """Takes what was found."""
 
-    def missing(self, reason: str) -> None:
-        """Hears that there is no such kind that can be watched, so far."""
+    def missing(self, reason: str, *, named: bool) -> None:
+        """Hears that there is no such kind, so far, or, if it is `named`, that its objects cannot be listed."""
 
 
 class Kinds:
@@ -74,13 +74,16 @@ class Kinds:
         self._waiting[seeker] = None
         self._hurry(0.0)
 
-    def lose(self, seeker: Seeker) -> None:
-        """Does so for a seeker whose resource went away: discovery may name it a while longer."""
+    def lose(self, seeker: Seeker, *, times: int) -> None:
+        """Does so for a seeker whose resource went away: discovery may name it a while longer.
+
+        Args:
+            seeker: who had it.
+            times: how often in a row; each time it is asked for later.
+        """
         self._known = None
         self._waiting[seeker] = None
-        self._looks += 1
-        self._patient_until = _now() + _PATIENCE_S
-        self._hurry(_LAG.delay_s(self._looks))
+        self._hurry(_DENIED.delay_s(times))
 
     def forget(self, seeker: Seeker) -> None:
         """Lets a seeker wait no longer."""
@@ -110,7 +113,8 @@ class Kinds:
         if asking and await self._ask():
             self._hand_out()
             for seeker in [seeker for seeker in asking if seeker in self._waiting]:
-                seeker.missing(f"{self._obstacle(seeker)}; waiting for it")
+                named = self._resource(seeker) is not None
+                seeker.missing(f"{_obstacle(seeker, named=named)}; waiting for it", named=named)
         self._watch_bringers()
         if self._waiting and (delay_s := self._delay_s()) is not None:
             self._hurry(delay_s)
@@ -118,15 +122,9 @@ class Kinds:
     def _hand_out(self) -> None:
         for seeker in tuple(self._waiting):
             resource = self._resource(seeker)
-            if resource and _can_be_watched(resource):
+            if resource and _can_be_listed(resource):
                 del self._waiting[seeker]
                 seeker.attach(resource)
-
-    def _obstacle(self, seeker: Seeker) -> str:
-        kind = f"{seeker.kind} of {seeker.api_version}" if seeker.api_version else seeker.kind
-        if self._resource(seeker):
-            return f"the API server does not let the kind {kind} be listed and watched"
-        return f"the API server does not serve the kind {kind}"
 
     def _resource(self, seeker: Seeker) -> Resource | None:
         if self._known is None:
@@ -170,8 +168,13 @@ class Kinds:
         self._hurry(0.0)
 
 
-def _can_be_watched(resource: Resource) -> bool:
-    return not resource.verbs or set(resource.verbs) >= _NEEDED
+def _can_be_listed(resource: Resource) -> bool:
+    return not resource.verbs or "list" in resource.verbs
+
+
+def _obstacle(seeker: Seeker, *, named: bool) -> str:
+    kind = f"{seeker.kind} of {seeker.api_version}" if seeker.api_version else seeker.kind
+    return f"the API server does not {f'let the kind {kind} be listed' if named else f'serve the kind {kind}'}"
 
 
 def _now() -> float:

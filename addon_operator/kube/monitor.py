@@ -95,7 +95,7 @@ class Monitor(Protocol):
 
     @property
     def kind_missing(self) -> bool:
-        """Whether it is blocked because the server does not know the kind, or none that can be watched."""
+        """Whether it is blocked because the server does not name the kind: there are no such objects."""
 
     @property
     def last_error(self) -> Exception | None:
@@ -182,6 +182,8 @@ class _Monitor:
         self._parts: dict[str | None, list[Part]] = {}
         self._followed: Names | None = None
         self._missing: str | None = None
+        # Whether it is missing because discovery does not name it.
+        self._unknown = False
         self._losses = 0
         self._listed = self._stopped = False
         self._blocked: str | None = None
@@ -199,7 +201,7 @@ class _Monitor:
 
     @property
     def kind_missing(self) -> bool:
-        return self._missing is not None
+        return self._unknown
 
     @property
     def last_error(self) -> Exception | None:
@@ -248,16 +250,19 @@ class _Monitor:
         if self._stopped:
             return
         self._resource = resource
+        if self._unknown:
+            # It has just come, and what there is of it will be known in a moment.
+            self._missing, self._unknown = None, False
         if resource.namespaced and self.spec.namespace_labels is not None:
             scope = Scope(_NAMESPACES, None, self.spec.namespace_labels)
             self._followed = Names(self._pool, scope, self.follow)
         self.follow()
 
-    def missing(self, reason: str) -> None:
-        """Notes that there is no such kind."""
+    def missing(self, reason: str, *, named: bool) -> None:
+        """Notes that there is no such kind, or that it cannot be listed."""
         if self._listed and self._missing is None:
             _log.warning("what a binding watches is not served any more", binding=self.title, reason=reason)
-        self._missing = reason
+        self._missing, self._unknown = reason, not named
         self.look()
 
     # What the watches tell.
@@ -279,8 +284,8 @@ class _Monitor:
             return
         self._losses += 1
         if self._losses >= _MOST_LOSSES:
-            self.missing(f"the API server names the kind {self.kind}, but does not serve it; trying again")
-        self._kinds.lose(self)
+            self.missing(f"the API server names the kind {self.kind}, but does not serve it; trying again", named=True)
+        self._kinds.lose(self, times=self._losses)
 
     def follow(self) -> None:
         """Watches in the namespaces that are to be watched now, and in no others."""

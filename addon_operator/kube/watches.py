@@ -31,9 +31,10 @@ from addon_operator.kube.snapshot import (
 )
 
 _WATCH_TIMEOUT_S = 300.0
+_NOT_ALLOWED = 405
 # Only a person can mend these: a selector that the server does not understand, a missing permission, a resource that
-# cannot be watched.
-_TO_MEND = frozenset({400, 403, 405, 422})
+# cannot be listed.
+_TO_MEND = frozenset({400, 403, _NOT_ALLOWED, 422})
 # A server that is away or restarts says so for seconds; who says so for longer, about this resource, has a broken
 # conversion or a broken aggregated API.
 _MOST_FAILURES = 8
@@ -311,12 +312,18 @@ class Watch:
         if error is not None and error.status == 404:
             for user in self._users():
                 user.kind_lost()
-        elif error is None or error.status in _TO_MEND or self._server_failures == _MOST_FAILURES:
+        elif error is None or self._is_to_mend(error):
             # A server that is away for a while neither makes nor mends what a person has to.
             trouble = None if error is None else _what_to_mend(error, self.scope)
             if trouble != self.trouble:
                 self.trouble = trouble
                 self._tell_users()
+
+    def _is_to_mend(self, error: KubeError) -> bool:
+        if error.status == _NOT_ALLOWED and self._informer.synced.is_set():
+            # A resource that can only be listed; after each refusal that is done again.
+            return False
+        return error.status in _TO_MEND or self._server_failures == _MOST_FAILURES
 
     def _tell_users(self) -> None:
         for user in self._users():

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import LogCapture
 
 from addon_operator.errors import KubeError
-from addon_operator.hooks.bindings import HookConfig, Kubernetes, Lifecycle, LifecycleKind, WatchEvent
+from addon_operator.hooks.bindings import Conversion, HookConfig, Kubernetes, Lifecycle, LifecycleKind, WatchEvent
 from addon_operator.hooks.call import HookId
 from addon_operator.hooks.context import ObjectEvent, Synchronization
 from addon_operator.hooks.folding import MOST_CONTEXTS
@@ -25,6 +25,7 @@ from tests.fakes import clock
 from tests.fakes.monitors import FakeMonitor, FakeMonitors
 
 PODS, NODES = Kubernetes("pods", "Pod"), Kubernetes("nodes", "Node", api_version="v1")
+CONVERSION = Conversion("conversions", "crontabs.stable.example.com", (("v1", "v2"),), (), "main")
 MISSING = "the API server does not serve the kind Node"
 
 
@@ -317,6 +318,19 @@ def test_what_is_closed_forgets_what_it_held_and_begins_anew_with_the_same_snaps
         assert monitors == (bench["pods"], bench["nodes"])
 
     assert play(scenario).events == ["pods: Added after"]
+
+
+@pytest.mark.parametrize("converts", [False, True], ids=["nothing to convert", "conversions"])
+def test_lists_that_may_need_a_conversion_of_our_own_are_not_begun_before_it_is_served(converts: bool) -> None:
+    async def scenario(bench: Bench) -> None:
+        conversions = (CONVERSION,) if converts else ()
+        other = Hook(HookId(None, "other"), Path("/other"), HookConfig("v1", conversions=conversions))
+        one = hook(PODS, module=None)
+        bench.monitors.start_early([one, other])
+        assert len(bench.fakes.started) == (0 if converts else 1)
+        assert await bench.synchronize(one) == ["pods"]
+
+    play(scenario)
 
 
 def test_snapshots_can_be_had_without_any_synchronization() -> None:

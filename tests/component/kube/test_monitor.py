@@ -99,6 +99,8 @@ class Server:
 
     async def stream(self, path: str, *, query: Mapping[str, str], **_: object) -> AsyncIterator[bytes]:
         self._check(path)
+        if any(resource.verbs and "watch" not in resource.verbs for resource in self.served if resource.path() == path):
+            raise KubeError("not allowed", status=405, reason="MethodNotAllowed")
         if "sendInitialEvents" in query:
             raise KubeError("lists are not streamed here", status=422, reason="Invalid")
         seen, breaks = int(query["resourceVersion"]), self._breaks
@@ -377,11 +379,27 @@ def test_a_server_that_comes_back_now_and_then_blocks_nothing() -> None:
     play(scenario)
 
 
-def test_kind_that_cannot_be_watched_is_waited_for() -> None:
+def test_kind_that_can_only_be_listed_is_listed_again_and_again() -> None:
+    async def scenario(site: Site) -> None:
+        site.server.put("a", path=WIDGETS.path())
+        monitor, heard = site.begin("widget")
+        await monitor.settled()
+        assert (monitor.listed, monitor.kind_missing, len(monitor.items())) == (True, False, 1)
+        await asyncio.sleep(100)
+        site.server.put("b", path=WIDGETS.path())
+        site.server.delete("a", path=WIDGETS.path())
+        await quiet()
+        assert sorted(heard.short()) == [("Added", "b"), ("Deleted", "a")]
+        assert (len(monitor.items()), heard.reasons) == (1, [])
+
+    play(scenario, lambda: Server(dataclasses.replace(WIDGETS, verbs=("get", "list"))))
+
+
+def test_kind_that_cannot_be_listed_is_waited_for() -> None:
     async def scenario(site: Site) -> None:
         monitor, heard = site.begin("widget")
         await monitor.settled()
-        assert monitor.kind_missing
+        assert not monitor.kind_missing
         asked = site.server.discovered
         await asyncio.sleep(1000)
         assert site.server.discovered <= asked + 20
@@ -389,7 +407,7 @@ def test_kind_that_cannot_be_watched_is_waited_for() -> None:
         site.server.put("widgets.example.com", "", path=CRDS)
         await monitor.wait_listed()
         assert heard.reasons == [
-            "the API server does not let the kind widget be listed and watched; waiting for it", None,
+            "the API server does not let the kind widget be listed; waiting for it", None,
         ]  # fmt: skip
 
     play(scenario, lambda: Server(dataclasses.replace(WIDGETS, verbs=("create",))))
@@ -401,8 +419,11 @@ def test_kind_that_is_named_but_not_served_is_not_waited_for() -> None:
         monitor, heard = site.begin("widget")
         await monitor.settled()
         reason = "the API server names the kind widget, but does not serve it; trying again"
-        assert (heard.reasons, monitor.kind_missing) == ([reason], True)
+        assert (heard.reasons, monitor.kind_missing) == ([reason], False)
         await asyncio.sleep(100)
+        asked = site.server.discovered
+        await asyncio.sleep(600)
+        assert 5 <= site.server.discovered - asked <= 12
         site.server.refusals.clear()
         await monitor.wait_listed()
         assert heard.reasons == [reason, None]
@@ -431,6 +452,7 @@ def test_kind_that_comes_later() -> None:
         monitor, heard = site.begin("widget")
         other, _ = site.begin("widgets")
         await monitor.settled()
+        assert monitor.kind_missing
         await asyncio.sleep(100)
         asked, watches = site.server.discovered, site.monitors.watches
         assert watches == 2
@@ -445,6 +467,23 @@ def test_kind_that_comes_later() -> None:
         assert (site.monitors.watches, len(monitor.items())) == (1, 1)
         assert heard.reasons == ["the API server does not serve the kind widget; waiting for it", None]
         assert heard.changes == []
+
+    play(scenario)
+
+
+def test_kind_that_comes_later_is_not_missing_while_it_cannot_be_listed() -> None:
+    async def scenario(site: Site) -> None:
+        site.server.refuse(WIDGETS.path(), 0, "Unreachable")
+        monitor, _ = site.begin("widget")
+        await asyncio.sleep(100)
+        assert monitor.kind_missing
+        site.server.served.append(WIDGETS)
+        site.server.put("widgets.example.com", "", path=CRDS)
+        await quiet()
+        assert (monitor.kind_missing, monitor.blocked_reason, monitor.listed) == (False, None, False)
+        site.server.refuse(WIDGETS.path(), 403, "Forbidden", 'User "x" cannot list resource "widgets"')
+        await quiet()
+        assert (monitor.kind_missing, "missing permission" in str(monitor.blocked_reason)) == (False, True)
 
     play(scenario)
 
