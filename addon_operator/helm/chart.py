@@ -24,7 +24,7 @@ _YAML = frozenset({".yaml", ".yml"})
 _ARCHIVES = (".tgz", ".tar.gz")
 _LARGEST_FILE = 16 * 2**20
 _HOOK = b"helm.sh/hook"
-_INSTALLS = re.compile(rb"\b(?:pre|post)-install\b")
+_INSTALLS = re.compile(rb"helm\.sh/hook(?![\w-])[^\n]*\b(?:pre|post)-install\b")
 _SCHEMA = "values.schema.json"
 _NEVER_EXPANDED = frozenset({"crds", "docs", "hooks", "images", "openapi"})
 _NOT_IN_SYNTHETIC = frozenset({"crds", "docs", "hooks", "images", "lib"})
@@ -90,7 +90,8 @@ class ChartReader:
             traits = _scan(module_dir, given.decode())
         if _HOOK not in given:
             return traits
-        return dataclasses.replace(traits, has_hooks=True, has_install_hooks=True)
+        installs = traits.has_install_hooks or _INSTALLS.search(given) is not None
+        return dataclasses.replace(traits, has_hooks=True, has_install_hooks=installs)
 
     def fitting(self, module_dir: Path, digest: str, values: JsonObject) -> JsonObject:
         """Gives the values without what a `values.schema.json` with a closed root cannot take although it says nothing.
@@ -198,10 +199,9 @@ def _schema(module_dir: Path) -> JsonValue:
 def _scan(module_dir: Path, values: str | None) -> ChartTraits:
     templates = ((str(file.path), file.text) for file in _files(module_dir, "templates"))
     traits = scan_chart(templates, _expandable(module_dir, values))
-    hooks = installs = False
-    for data in _contents(module_dir):
-        hooks, installs = hooks or _HOOK in data, installs or _INSTALLS.search(data) is not None
-    return dataclasses.replace(traits, has_hooks=hooks, has_install_hooks=hooks and installs)
+    hooks = any(_HOOK in data for data in _contents(module_dir))
+    installs = hooks and any(_INSTALLS.search(file.data) for file in _files(module_dir, "templates"))
+    return dataclasses.replace(traits, has_hooks=hooks, has_install_hooks=installs)
 
 
 def _expandable(module_dir: Path, values: str | None) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,9 @@ render with the cluster's own version and API list).
 from __future__ import annotations
 
 import asyncio
+import datetime
 import math
+import time
 from collections.abc import Collection
 from typing import Final, Self
 
@@ -32,12 +34,14 @@ class Cluster:
     Attributes:
         version: such as `v1.36.3`.
         apis: what is served.
+        client: the API server that is asked.
     """
 
-    def __init__(self, client: KubeClient, version: str, apis: Discovery) -> None:
+    def __init__(self, client: KubeClient, version: str, apis: Discovery, *, asked_at: float = math.inf) -> None:
         self.version = version
         self.apis = apis
-        self._client = client
+        self.client = client
+        self._asked_at = asked_at
         self._refreshing = asyncio.Lock()
         # When CRDs changed last, until that has surely shown.
         self._changed_at = -math.inf
@@ -50,13 +54,25 @@ class Cluster:
         Raises:
             KubeError: it does not answer.
         """
+        asked_at = time.time()
         version, apis = await asyncio.gather(client.server_version(), client.discover())
-        return cls(client, version, apis)
+        return cls(client, version, apis, asked_at=asked_at)
 
     def changed(self) -> None:
         """Says that CRDs have changed, so that the answer is another one now or within moments."""
         self._changed_at = asyncio.get_running_loop().time()
         self._is_current = False
+
+    def may_lack(self, created: str) -> bool:
+        """Answers whether the first answer may be without a CRD.
+
+        Args:
+            created: its `creationTimestamp`; one that is no time counts as late.
+        """
+        try:
+            return datetime.datetime.fromisoformat(created).timestamp() >= self._asked_at - _LAG_S
+        except ValueError:
+            return True
 
     async def renew(self) -> None:
         """Asks again if CRDs have changed since the last answer, or so shortly before it that it may not show that.
@@ -98,7 +114,7 @@ class Cluster:
         before = self.apis
         async with self._refreshing:
             if self.apis is before:
-                self.version, self.apis = await asyncio.gather(self._client.server_version(), self._client.discover())
+                self.version, self.apis = await asyncio.gather(self.client.server_version(), self.client.discover())
 
     def resource(self, kind: str, api_version: str) -> Resource | None:
         """Finds the resource of a kind; None if nobody serves it, as far as known."""

@@ -18,6 +18,7 @@ from addon_operator.helm.chart import ChartReader
 from addon_operator.helm.client import ChartRequest, HelmClient, UpgradeResult
 from addon_operator.helm.cluster import Cluster
 from addon_operator.helm.healing import Healing
+from addon_operator.helm.leftovers import Leftovers
 from addon_operator.helm.release import (
     HelmAction,
     ReleaseFacts,
@@ -77,6 +78,7 @@ class Deployer:
         """
         self._client, self._storage, self._healing = client, storage, healing
         self._cluster, self._charts = cluster, charts
+        self._leftovers = Leftovers(storage, cluster)
         self._stop_grace_s = stop_grace_s
         # Notes on records that are being written: the next module need not wait for them.
         self._notes: dict[str, asyncio.Task[None]] = {}
@@ -150,6 +152,7 @@ class Deployer:
         if action.kind == "uninstall":
             _log.info("helm uninstall", module=name, reason=reason)
             await self._outlive(self._uninstall(name), f"helm uninstall {name}")
+        await self._leftovers.remove(name)
         return Deployed(action, 0)
 
     def notes(self, name: str) -> bool:
@@ -246,6 +249,7 @@ class Deployer:
         _log.info("helm upgrade", module=request.name, reason=reason, revision=result.revision)
         note = asyncio.create_task(self._note(request.name, result), name=f"note on release {request.name}")
         self._notes[request.name] = note
+        await self._leftovers.remove(request.name, result.objects)
         try:
             await self._healing.follow(request.name, result.objects, just_made=True)
         except KubeError:
@@ -270,12 +274,18 @@ class Deployer:
 
     async def _recover(self, facts: ReleaseFacts, action: HelmAction) -> None:
         if action.kind == "drop-record":
+            if not facts.ever_deployed:
+                await self._leftovers.take(facts.name, facts.revision)
             await self._storage.delete_record(facts.name, facts.revision)
         else:
             await self._outlive(self._uninstall(facts.name), f"helm uninstall {facts.name}")
 
     async def _uninstall(self, name: str) -> None:
-        await self.settle()  # what others have taken over just now is known from their notes
+        for other in (*self._notes, *self._unnoted):  # what they have taken over just now is known from their notes
+            try:
+                await self._noted(other)
+            except KubeError as error:
+                _log.warning("what helm did could not be noted on the release yet", module=other, error=error)
         kept = await self._storage.hand_over(name)
         if kept:
             shown = ", ".join(f"{key} ({other})" for key, other in sorted(kept.items()))

@@ -413,8 +413,9 @@ class Healing:
         return any(place in followed.objects.get(kind, {}) for followed in self._followed.values())
 
     def _take_definition(self, event: Event) -> None:
-        name = str(metadata_of(event.object).get("name") or "")
-        if self._definitions.synced.is_set():
+        metadata = metadata_of(event.object)
+        name = str(metadata.get("name") or "")
+        if self._definitions.synced.is_set() or self._cluster.may_lack(str(metadata.get("creationTimestamp") or "")):
             self._cluster.changed()
         if event.kind != "DELETED":
             self._defined(name.partition(".")[2])

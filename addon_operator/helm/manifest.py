@@ -91,17 +91,20 @@ def objects(parts: Iterable[Document]) -> tuple[ManifestObject, ...]:
     return tuple(found)
 
 
-def without(parts: Iterable[Document], goes: Callable[[ObjectKey], bool]) -> str:
+def without(
+    parts: Iterable[Document],
+    goes: Callable[[ObjectKey], bool],
+    *,
+    on_refused: Callable[[Document], None] = lambda _document: None,
+) -> str:
     """Gives a manifest without some of its objects; what stays is not written anew unless it is in one list with them.
 
     Args:
         parts: the manifest.
         goes: answers whether an object is to be left out; asked with the names that are in the manifest.
-
-    Raises:
-        InputError: a list cannot be taken apart.
+        on_refused: told each document with such an object that cannot be taken apart; all of it is left out.
     """
-    return "".join(_without(part, goes) for part in parts)
+    return "".join(_without(part, goes, on_refused) for part in parts)
 
 
 def rendered_digest(parts: Iterable[Document], hooks: Iterable[tuple[str, str]] = ()) -> str:
@@ -179,14 +182,18 @@ def _objects(node: yaml.Node | None) -> Iterator[yaml.MappingNode]:
         yield node
 
 
-def _without(document: Document, goes: Callable[[ObjectKey], bool]) -> str:
+def _without(document: Document, goes: Callable[[ObjectKey], bool], on_refused: Callable[[Document], None]) -> str:
     leaving = [goes(_key(node)) for node in document.objects()]
     if not any(leaving):
         return document.text
     if all(leaving):
         return ""
-    rest = _remaining(yamldoc.load(document.text, document.source).value, goes)
-    return f"---\n{yamldoc.dump(rest)}"
+    try:
+        value = yamldoc.load(document.text, document.source).value
+    except yamldoc.YamlError:
+        on_refused(document)
+        return ""
+    return f"---\n{yamldoc.dump(_remaining(value, goes))}"
 
 
 def _remaining(value: JsonValue, goes: Callable[[ObjectKey], bool]) -> JsonValue:

@@ -59,7 +59,11 @@ class _Record:
 
 
 class ReleaseStorage:
-    """The releases of one namespace."""
+    """The releases of one namespace.
+
+    Attributes:
+        namespace: theirs.
+    """
 
     def __init__(
         self, client: KubeClient, namespace: str, *, on_change: Callable[[str], None] = lambda _name: None
@@ -72,7 +76,7 @@ class ReleaseStorage:
             on_change: told the name of a release whenever one of its records changes, whoever changed it.
         """
         self._client = client
-        self._namespace = namespace
+        self.namespace = namespace
         self._on_change = on_change
         self._records: dict[str, dict[int, _Record]] = {}
         self._changed = asyncio.Event()
@@ -192,8 +196,7 @@ class ReleaseStorage:
         facts = self.facts(name)
         if facts.objects is not None or not facts.exists:
             return facts.objects or ()
-        _, release = await self._read(name, facts.revision)
-        text = str(release.get("manifest") or "")
+        text = str((await self.document(name, facts.revision)).get("manifest") or "")
         return tuple(one.key for one in manifest.objects(manifest.documents(text)) if one.lasting)
 
     async def hand_over(self, name: str) -> dict[ObjectKey, str]:
@@ -201,23 +204,26 @@ class ReleaseStorage:
 
         Helm itself lets a release take objects over, and then deletes them with the release that had them before.
         Only the newest record counts. It loses its note with them, so that the release would be upgraded if it should
-        be wanted again.
+        be wanted again. Others whose records cannot be read count for nothing; a list that cannot be taken apart stays
+        as a whole.
 
         Returns:
             The objects that were taken out, and the release that has each of them.
 
         Raises:
             KubeError: refused, or somebody else has changed the record.
-            HelmError: a payload cannot be read.
+            HelmError: the payload cannot be read.
         """
         facts = self.facts(name)
         others = [one for one in self.releases() if one.owned and one.name != name and one.status not in _GOING]
-        owners = {self._anywhere(key): one.name for one in others for key in await self.objects(one.name)}
-        shared = {key: owners[at] for key in await self.objects(name) if (at := self._anywhere(key)) in owners}
+        owners = {self.anywhere(key): one.name for one in others for key in await self._known(one.name)}
+        shared = {key: owners[at] for key in await self.objects(name) if (at := self.anywhere(key)) in owners}
         if shared:
             secret, release = await self._read(name, facts.revision)
             parts = manifest.documents(str(release.get("manifest") or ""))
-            release["manifest"] = manifest.without(parts, lambda key: self._anywhere(key) in owners)
+            release["manifest"] = manifest.without(
+                parts, lambda key: self.anywhere(key) in owners, on_refused=lambda part: _spare(name, part)
+            )
             secret["data"] = {"release": encode(release)}
             annotations = metadata_of(secret).get("annotations")
             if isinstance(annotations, dict):
@@ -225,10 +231,27 @@ class ReleaseStorage:
             await self._client.request("PUT", self._path(name, facts.revision), body=jsondoc.dumps(secret))
         return shared
 
-    def _anywhere(self, key: ObjectKey) -> ObjectKey:
+    async def document(self, name: str, revision: int) -> JsonObject:
+        """Reads the release document of one record.
+
+        Raises:
+            KubeError: refused, or there is none.
+            HelmError: the payload cannot be read.
+        """
+        _, release = await self._read(name, revision)
+        return release
+
+    def anywhere(self, key: ObjectKey) -> ObjectKey:
         """Gives the key by which releases can be compared: in no version of the API, always with a namespace."""
         group = key.api_version.rpartition("/")[0]
-        return dataclasses.replace(key, api_version=group, namespace=key.namespace or self._namespace)
+        return dataclasses.replace(key, api_version=group, namespace=key.namespace or self.namespace)
+
+    async def _known(self, name: str) -> tuple[ObjectKey, ...]:
+        try:
+            return await self.objects(name)
+        except (KubeError, HelmError) as error:
+            _log.warning("what a release consists of cannot be read", release=name, error=error)
+            return ()
 
     async def _read(self, name: str, revision: int) -> tuple[JsonObject, JsonObject]:
         """Reads one record: its Secret, and the release document in it."""
@@ -250,7 +273,7 @@ class ReleaseStorage:
         )
 
     def _path(self, name: str, revision: int) -> str:
-        return SECRETS.path(self._namespace, f"sh.helm.release.v1.{name}.v{revision}")
+        return SECRETS.path(self.namespace, f"sh.helm.release.v1.{name}.v{revision}")
 
     def _is_noted(self, name: str, revision: int) -> bool:
         record = self._records.get(name, {}).get(revision)
@@ -311,6 +334,10 @@ def hooks_of(release: Mapping[str, JsonValue]) -> tuple[tuple[str, str], ...]:
     hooks = release.get("hooks")
     found = (hook for hook in (hooks if isinstance(hooks, list) else []) if isinstance(hook, dict))
     return tuple((str(hook.get("path") or ""), str(hook.get("manifest") or "")) for hook in found)
+
+
+def _spare(name: str, part: manifest.Document) -> None:
+    _log.warning("objects stay, since their list cannot be taken apart", release=name, reason=part.source)
 
 
 def _unzip(packed: bytes) -> bytes:

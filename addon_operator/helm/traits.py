@@ -40,7 +40,7 @@ class ChartTraits:
         asked_apis: the APIs that it asks for, sorted; None if it looks at the list in another way.
         expands: it calls `tpl`, so that values may hold templates.
         has_hooks: it may have Helm hooks; they are named somewhere in its files or values.
-        has_install_hooks: some of these may be for an installation.
+        has_install_hooks: its templates or values name some of these for an installation.
     """
 
     reads_cluster: bool = False

@@ -102,6 +102,22 @@ class Operator:
     async def text(self, name: str = "demo") -> str:
         return str(lookup(await self.get(CONFIG_MAPS.path(self.namespace, name)), "/data/text"))
 
+    async def config_maps(self) -> set[str]:
+        found = await self.get(CONFIG_MAPS.path(self.namespace))
+        return {str(lookup(item, "/metadata/name")) for item in cast("list[JsonObject]", found["items"])}
+
+    async def add_unreadable_release(self, name: str) -> None:
+        """Makes one that carries the operator's mark, deployed as its labels say."""
+        labels: JsonObject = {"owner": "helm", "name": name, "status": "deployed", "version": "1"}
+        labels[FINGERPRINT_LABEL] = "x"
+        body: JsonObject = {
+            "metadata": {"name": f"sh.helm.release.v1.{name}.v1", "labels": labels},
+            "type": "helm.sh/release.v1",
+            "stringData": {"release": "nothing that helm wrote"},
+        }
+        await self.kube.request("POST", SECRETS.path(self.namespace), body=jsondoc.dumps(body))
+        await self.eventually(lambda: self.storage.facts(name).exists)
+
     async def delete(self, name: str = "demo") -> None:
         await self.kube.request("DELETE", CONFIG_MAPS.path(self.namespace, name))
 
@@ -486,26 +502,58 @@ async def test_what_another_release_has_taken_over_is_not_deleted(
         body = jsondoc.dumps({"metadata": {"annotations": {OBJECTS_ANNOTATION: "unlisted"}}})
         path = SECRETS.path(operator.namespace, "sh.helm.release.v1.new-name.v1")
         await operator.kube.request("PATCH", path, body=body, content_type="application/merge-patch+json")
+    await operator.add_unreadable_release("broken")
     await operator.deployer.uninstall("old-name", "its module is gone")
     assert not operator.storage.facts("old-name").exists
     claim = await operator.get(f"/api/v1/namespaces/{operator.namespace}/persistentvolumeclaims/data")
     assert "deletionTimestamp" not in jsondoc.dumps(claim).decode()
-    found = await operator.get(CONFIG_MAPS.path(operator.namespace))
-    names = {str(lookup(item, "/metadata/name")) for item in cast("list[JsonObject]", found["items"])}
+    names = await operator.config_maps()
     assert names & {"shared", "new-name-own", "old-name-own"} == {"shared", *(["new-name-own"] if own else [])}
     assert "new-name" in helm("list", "--short")
 
 
-async def test_hooks_for_the_installation_run_until_one_has_succeeded(operator: Operator, tmp_path: Path) -> None:
-    hook = CONFIG_MAP.replace("name: ", 'annotations: {"helm.sh/hook": post-install}\n  name: hook-')
-    broken = CONFIG_MAP.replace(".Release.Name", "ternary .Release.Name `Not_A_Name` .Values.demo.good | quote")
-    module = make_chart(tmp_path / "demo", a=CONFIG_MAP.replace("name: ", "name: a-"), hook=hook, z=broken)
+HOOKS = """
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: hook-demo
+  annotations: {"helm.sh/hook": post-install, "helm.sh/hook-weight": "1", "helm.sh/hook-delete-policy": hook-failed}
+data:
+  text: {{ .Values.demo.text }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ ternary "last" "Not_A_Name" .Values.demo.good }}
+  annotations: {"helm.sh/hook": post-install, "helm.sh/hook-weight": "2"}
+"""
+AT_FIRST = """
+{{- if not .Values.demo.good }}
+{apiVersion: v1, kind: ConfigMap, metadata: {name: stale}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: taken-over}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: kept, annotations: {helm.sh/resource-policy: keep}}}
+{{- end }}
+"""
+
+
+async def test_hooks_for_the_installation_run_until_one_has_succeeded(
+    operator: Operator, tmp_path: Path, cluster: DevCluster
+) -> None:
+    """The first hook is left by the first attempt, as are objects that the chart does not have later."""
+    module = make_chart(tmp_path / "demo", a=CONFIG_MAP, hooks=HOOKS, more=AT_FIRST)
     with pytest.raises(HelmError, match="Not_A_Name"):
         await operator.deploy(module, good=False)
     await operator.eventually(lambda: operator.storage.facts("demo").status == "failed")
-    deployed = await operator.deploy(module, good=True)
-    assert (recovered(deployed), deployed.action.kind, deployed.revision) == (["drop-record"], "install", 1)
     assert await operator.text("hook-demo") == "a"
+    place = ["-n", operator.namespace, "annotate", "--overwrite", "configmap", "taken-over"]
+    cluster.kubectl(*place, "meta.helm.sh/release-name=other")
+    deployed = await operator.deploy(module, good=True, text="b")
+    assert (recovered(deployed), deployed.action.kind, deployed.revision) == (["drop-record"], "install", 1)
+    assert (await operator.text(), await operator.text("hook-demo")) == ("b", "b")
+    names = await operator.config_maps()
+    assert names & {"last", "stale", "taken-over", "kept"} == {"last", "taken-over", "kept"}
 
 
 async def test_a_chart_whose_schema_names_all_keys(operator: Operator, module: Path) -> None:

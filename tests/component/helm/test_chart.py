@@ -50,7 +50,12 @@ HOOKED = "metadata: {annotations: {helm.sh/hook: %s}}\n"
         pytest.param({"templates/t.yaml": HOOKED % "test"}, {}, True, False, id="a test"),
         pytest.param({"templates/t.yaml": HOOKED % '"post-install,test"'}, {}, True, True, id="for an installation"),
         pytest.param({"README.md": "pre-install"}, {}, False, False, id="a word"),
-        pytest.param({}, {"demo": {"note": "helm.sh/hook"}}, True, True, id="in values"),
+        pytest.param({"README.md": "helm.sh/hook: pre-install"}, {}, True, False, id="in a README"),
+        pytest.param(
+            {"templates/t.yaml": HOOKED % "test" + "# helm.sh/hook-note: pre-install\n"}, {}, True, False, id="a note"
+        ),
+        pytest.param({}, {"demo": {"note": "helm.sh/hook"}}, True, False, id="a word in values"),
+        pytest.param({}, {"demo": {"helm.sh/hook": "test,pre-install"}}, True, True, id="in values"),
     ],
 )
 def test_tells_hooks_for_the_installation_from_others(

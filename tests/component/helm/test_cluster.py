@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 from collections.abc import Sequence
 from typing import cast
 
@@ -54,6 +55,21 @@ def test_asks_again_after_a_change(steps: str, asked: int) -> None:
         return api.asked
 
     assert clock.run(play()) == asked
+
+
+@pytest.mark.parametrize(
+    ("created", "lacks"),
+    [
+        pytest.param("2026-01-01T12:00:00Z", False, id="long before"),
+        pytest.param("2026-01-01T12:00:55Z", True, id="shortly before"),
+        pytest.param("2026-01-01T12:01:05Z", True, id="after"),
+        pytest.param("", True, id="unknown"),
+    ],
+)
+def test_the_first_answer_may_lack_what_is_new(created: str, *, lacks: bool) -> None:
+    asked_at = datetime.datetime(2026, 1, 1, 12, 1, tzinfo=datetime.UTC).timestamp()
+    cluster = Cluster(cast("KubeClient", Api()), "v1.36.0", Discovery([], []), asked_at=asked_at)
+    assert cluster.may_lack(created) is lacks
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import itertools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import TypeVar, cast
@@ -52,6 +53,7 @@ class Api:
 
     def __init__(self) -> None:
         self.forbidden = ""
+        self.asked = 0
         self._objects: dict[str, dict[str, JsonObject]] = {}
         self._watches: dict[str, list[asyncio.Queue[bytes]]] = {}
         self._numbers = itertools.count(1)
@@ -71,6 +73,7 @@ class Api:
         return jsondoc.dumps(document)
 
     async def discover(self) -> Discovery:
+        self.asked += 1
         return Discovery(RESOURCES.values(), [])
 
     async def server_version(self) -> str:
@@ -84,8 +87,8 @@ class Api:
         while True:
             yield await lines.get()
 
-    def make(self, name: str) -> None:
-        self._put("ADDED", name, {"uid": str(next(self._numbers))})
+    def make(self, name: str, **metadata: str) -> None:
+        self._put("ADDED", name, {"uid": str(next(self._numbers)), **metadata})
 
     def touch(self, name: str) -> None:
         self._put("MODIFIED", name, self._metadata(name))
@@ -253,6 +256,26 @@ def test_the_next_module_run_misses_it_all_the_same() -> None:
 
     gone = (KEYS["a"],)
     assert clock.run(play("expect a", "delete a", look=look)) == (gone, gone, [])
+
+
+@pytest.mark.parametrize(
+    ("created", "asked"), [("2026-01-01T12:00:00Z", 0), ("2026-01-01T12:01:05Z", 1)], ids=["before", "after"]
+)
+def test_a_definition_in_the_first_list_that_came_after_the_first_answer_is_asked_for(created: str, asked: int) -> None:
+    async def run() -> int:
+        api = Api()
+        api.make(DEFINITION, creationTimestamp=created)
+        answered = datetime.datetime(2026, 1, 1, 12, 1, tzinfo=datetime.UTC).timestamp()
+        client = cast("KubeClient", api)
+        cluster = Cluster(client, "", Discovery(RESOURCES.values(), []), asked_at=answered)
+        running = asyncio.create_task(Healing(client, "ns", cluster=cluster).run(), name="healing")
+        await asyncio.sleep(1)
+        await cluster.renew()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        return api.asked
+
+    assert clock.run(run()) == asked
 
 
 @pytest.mark.parametrize("permitted", [False, True])

@@ -87,6 +87,16 @@ def test_takes_objects_out(text: str, left: list[str]) -> None:
     assert manifest.without(parts, lambda _key: False) == text
 
 
+def test_leaves_a_list_out_that_cannot_be_taken_apart() -> None:
+    items = "- {kind: A, metadata: {name: x}}\n- {kind: A, metadata: {name: y}, b: !!binary aGk=}\n"
+    text = f"---\n# Source: t.yaml\nkind: List\nitems:\n{items}"
+    parts = manifest.documents(TWO + text)
+    told: list[manifest.Document] = []
+    assert manifest.without(parts, lambda key: key.name == "x", on_refused=told.append) == TWO
+    assert [part.source for part in told] == ["t.yaml"]
+    assert manifest.without(parts, lambda key: key.name == "one").endswith(text)
+
+
 @pytest.mark.parametrize(
     ("text", "lasting"),
     [
