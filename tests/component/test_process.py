@@ -17,6 +17,7 @@ import pytest
 
 from addon_operator import process
 from addon_operator.process import Exit
+from tests.fakes.children import children
 
 ENV = {"PATH": os.environ["PATH"]}
 
@@ -24,16 +25,12 @@ ENV = {"PATH": os.environ["PATH"]}
 @pytest.fixture(autouse=True)
 def nothing_leaks() -> Iterator[None]:
     """No test leaves a process, a zombie or a file descriptor behind."""
-    descriptors, children = set(Path("/proc/self/fd").iterdir()), _children()
+    descriptors, before = set(Path("/proc/self/fd").iterdir()), children()
     process.adopt_orphans()
     yield
     process.adopt_orphans(on=False)
-    assert _children() - children == set()
+    assert children() - before == set()
     assert set(Path("/proc/self/fd").iterdir()) - descriptors == set()
-
-
-def _children() -> set[str]:
-    return {pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
 
 
 def _alive(pid: int) -> bool:

@@ -10,6 +10,7 @@ from structlog.testing import LogCapture
 
 from addon_operator import process
 from addon_operator.hooks.engine import HookEngine
+from tests.fakes.children import children
 
 WriteHook = Callable[..., Path]
 
@@ -17,16 +18,12 @@ WriteHook = Callable[..., Path]
 @pytest.fixture(autouse=True)
 def nothing_leaks() -> Iterator[None]:
     """No test leaves a process, a zombie or a file descriptor behind."""
-    descriptors, children = set(Path("/proc/self/fd").iterdir()), _children()
+    descriptors, before = set(Path("/proc/self/fd").iterdir()), children()
     process.adopt_orphans()
     yield
     process.adopt_orphans(on=False)
-    assert _children() - children == set()
+    assert children() - before == set()
     assert set(Path("/proc/self/fd").iterdir()) - descriptors == set()
-
-
-def _children() -> set[str]:
-    return {pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
 
 
 @pytest.fixture
