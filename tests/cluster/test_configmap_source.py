@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 
 import pytest
@@ -16,6 +15,7 @@ from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.refs import CONFIG_MAPS
 from tests.cluster.outage import outage_beside
+from tests.fakes.background import running
 
 NAME = "addon-operator"
 
@@ -49,17 +49,6 @@ async def client(cluster: DevCluster) -> AsyncIterator[KubeClient]:
 @pytest.fixture
 def namespace(cluster: DevCluster) -> str:
     return cluster.namespace()
-
-
-@contextlib.asynccontextmanager
-async def running(source: ConfigMapSource) -> AsyncIterator[None]:
-    task = asyncio.create_task(source.run(), name="source under test")
-    try:
-        yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 def put(key: str, value: str) -> Callable[[Mapping[str, str]], Mapping[str, str]]:

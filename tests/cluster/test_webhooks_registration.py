@@ -29,6 +29,7 @@ from addon_operator.webhooks.configurations import OPERATOR, RESOURCES
 from addon_operator.webhooks.endpoint import WebhookSettings
 from addon_operator.webhooks.host import WebhookHost
 from addon_operator.webhooks.review import AdmissionAnswer
+from tests.fakes.background import running
 from tests.fakes.reviewer import ScriptedReviewer, admission, conversion
 
 HOOK, OTHER = HookId(None, "one.sh"), HookId("alpha", "hooks/two.sh")
@@ -108,15 +109,12 @@ async def client(cluster: DevCluster, stats: list[RequestStat]) -> AsyncIterator
 
 
 @contextlib.asynccontextmanager
-async def running(host: WebhookHost) -> AsyncIterator[None]:
+async def serving(host: WebhookHost) -> AsyncIterator[None]:
     await host.start()
-    task = asyncio.create_task(host.run(), name="host under test")
     try:
-        yield
+        async with running(host):
+            yield
     finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
         await host.withdraw([HOOK, OTHER])
         await host.stop()
 
@@ -124,7 +122,7 @@ async def running(host: WebhookHost) -> AsyncIterator[None]:
 @pytest.fixture
 async def operator(client: KubeClient, cluster: DevCluster) -> AsyncIterator[Operator]:
     made = Operator(client, cluster.namespace())
-    async with running(made.host):
+    async with serving(made.host):
         yield made
 
 
@@ -327,7 +325,7 @@ async def test_two_operators_do_not_write_into_each_other(operator: Operator) ->
     second = Operator(operator.client, operator.namespace, config_map="other")
     await operator.validate()
     before = await operator.configuration()
-    async with running(second.host):
+    async with serving(second.host):
         with pytest.raises(KubeError, match=rf"belongs to operator {operator.namespace}\.cm: its label"):
             await second.validate()
         await second.host.clear_stale(conversions=True)
@@ -342,7 +340,7 @@ async def test_what_a_former_process_left_is_taken_over_or_cleared(operator: Ope
     await operator.validate(hook=OTHER)
     await operator.host.stop()
     operator.host = operator.make()
-    async with running(operator.host):
+    async with serving(operator.host):
         await operator.validate(hook=OTHER)
         await operator.host.clear_stale()
         assert await operator.configuration("kubernetesMutating") is None
@@ -385,7 +383,7 @@ async def test_a_given_certificate_of_another_authority_is_registered(operator: 
     pairs = [Authority().issue(["127.0.0.1"], validity_s=3600) for _ in range(2)]
     operator.settings = dataclasses.replace(operator.settings, admission=given(tmp_path, pairs[0]))
     operator.host = operator.make()
-    async with running(operator.host):
+    async with serving(operator.host):
         await operator.validate()
         assert await authorities(operator) == [pairs[0].authority]
         given(tmp_path, pairs[1])
@@ -553,7 +551,7 @@ async def test_conversions_of_a_former_process_are_cleared_only_on_demand(things
     await operator.host.serve(HOOK, [], [things.steps()])
     await operator.host.stop()
     following = operator.make()
-    async with running(following):
+    async with serving(following):
         await following.clear_stale()
         assert jsondoc.lookup(await things.definition(), "/spec/conversion/strategy") == "Webhook"
         await following.clear_stale(conversions=True)
@@ -564,7 +562,7 @@ async def test_a_conversion_of_another_operator_is_not_taken(things: Things, ope
     await things.define()
     await operator.host.serve(HOOK, [], [things.steps()])
     second = Operator(operator.client, operator.namespace, config_map="other")
-    async with running(second.host):
+    async with serving(second.host):
         with pytest.raises(KubeError, match=rf"the conversion of {things.name} belongs to operator .*\.cm"):
             await second.host.serve(HOOK, [], [things.steps()])
         await second.host.clear_stale(conversions=True)

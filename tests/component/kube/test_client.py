@@ -17,13 +17,7 @@ from addon_operator.errors import KubeError, SettingsError
 from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient, RequestStat
 from addon_operator.webhooks.certificates import Authority, make_context
-from tests.component.kube.api import Api, breaks, gives, refuses, serving, streams
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[Api]:
-    async with serving() as running:
-        yield running
+from tests.component.kube.api import Api, breaks, gives, refuses, streams
 
 
 @contextlib.asynccontextmanager

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,20 +15,8 @@ from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.informer import Event, Informer
 from addon_operator.kube.refs import CONFIG_MAPS
-from tests.component.kube.api import Api, Handler, breaks, gives, refuses, serving, streams
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[Api]:
-    async with serving() as running:
-        yield running
-
-
-@pytest.fixture
-async def client(api: Api, tmp_path: Path) -> AsyncIterator[KubeClient]:
-    made = await KubeClient.connect(config_file=api.kubeconfig(tmp_path), context=None, server=None, qps=0, burst=1)
-    yield made
-    await made.close()
+from tests.component.kube.api import Api, Handler, breaks, gives, refuses, streams
+from tests.fakes.background import running
 
 
 def config_map(name: str, version: int, *, uid: str = "") -> JsonObject:
@@ -120,17 +107,6 @@ async def play(
     if not streaming:
         del api.asked[0]
     return informer, heard
-
-
-@contextlib.asynccontextmanager
-async def running(informer: Informer) -> AsyncIterator[None]:
-    task = asyncio.create_task(informer.run(), name="informer under test")
-    try:
-        yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 def watches(api: Api) -> list[str]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -15,22 +13,9 @@ from addon_operator.kube.discovery import Discovery
 from addon_operator.kube.patch_ops import parse
 from addon_operator.kube.patcher import ObjectPatcher
 from addon_operator.kube.refs import CONFIG_MAPS, SECRETS
-from tests.component.kube.api import Api, Handler, breaks, gives, refuses, serving
+from tests.component.kube.api import Api, Handler, breaks, gives, refuses
 
 USER = 'User "u" cannot delete resource "{0}" in API group "" in the namespace "n"'
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[Api]:
-    async with serving() as running:
-        yield running
-
-
-@pytest.fixture
-async def client(api: Api, tmp_path: Path) -> AsyncIterator[KubeClient]:
-    made = await KubeClient.connect(config_file=api.kubeconfig(tmp_path), context=None, server=None, qps=0, burst=1)
-    yield made
-    await made.close()
 
 
 async def served() -> Discovery:

@@ -31,6 +31,7 @@ from addon_operator.webhooks.host import WebhookHost
 from addon_operator.webhooks.registration import ConfigurationGuard, Version
 from tests.component.kube.api import Api, Handler, gives, refuses, serving, streams
 from tests.fakes import clock
+from tests.fakes.background import running
 from tests.fakes.reviewer import ScriptedReviewer, admission
 
 HOOK = HookId(None, "one.sh")
@@ -75,17 +76,6 @@ async def hosting(
 async def host(api: Api, tmp_path: Path) -> AsyncIterator[WebhookHost]:
     async with hosting(api, tmp_path) as made:
         yield made
-
-
-@contextlib.asynccontextmanager
-async def running(host: WebhookHost) -> AsyncIterator[None]:
-    task = asyncio.create_task(host.run(), name="host under test")
-    try:
-        yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 async def test_who_may_not_look_has_left_nothing(host: WebhookHost, api: Api) -> None:
