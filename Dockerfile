@@ -20,8 +20,8 @@ COPY addon_operator addon_operator
 RUN pip install --no-cache-dir --no-deps . \
     && shell=$(dirname "$(addon-operator shell-lib)") && mkdir -p /frameworks /framework \
     && cp -r "$shell" /frameworks/shell && cp -r "$shell" /framework/shell \
-    && mkdir -p /modules /global-hooks /var/run/addon-operator /tmp/addon-operator \
-    && chown 65532:65532 /var/run/addon-operator /tmp/addon-operator
+    && mkdir -p /modules /global-hooks /var/run/addon-operator \
+    && chown 65532:65532 /var/run/addon-operator
 COPY image/shell_lib.sh /shell_lib.sh
 WORKDIR /
 USER 65532:65532

@@ -1,8 +1,8 @@
 """The composition root: builds all parts from the settings, starts them in order, stops them in reverse.
 
-Start: HTTP server (not ready) -> API server -> what is on disk, global hooks' configuration and monitors -> ConfigMap
--> releases -> debug socket -> webhooks of former runs go -> queues. Stop: not ready -> no new work; the running hook
-gets SIGTERM, a helm in flight may finish -> sockets. Source: contract.md 3.1, design.md 4.
+Start: HTTP server (not ready), debug socket -> API server -> Lease -> what is on disk, global hooks' configuration and
+monitors -> ConfigMap -> releases -> webhooks of former runs go -> queues. Stop: not ready -> no new work; the running
+hook gets SIGTERM, a helm in flight may finish -> Lease released -> sockets. Source: contract.md 3.1, design.md 4.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import click
 
-from addon_operator import __version__, logs, process
+from addon_operator import __version__, file_limit, logs, orphans, process, streams
 from addon_operator.assembly import Disk, Foundation, Parts
 from addon_operator.backoff import RetryPolicy
 from addon_operator.dispatch.converge import ConvergeHandler
@@ -35,12 +35,16 @@ from addon_operator.hooks.context import Synchronization
 from addon_operator.hooks.engine import HookEngine
 from addon_operator.kube import events
 from addon_operator.kube.client import KubeClient, RequestStat
+from addon_operator.kube.election import LEASE, Election
+from addon_operator.kube.filters import Filters
+from addon_operator.kube.holder import Holder
 from addon_operator.kube.refs import ObjectKey
 from addon_operator.logs import get_logger
 from addon_operator.metrics import HeadTask, Metrics
 from addon_operator.modules.enablement import Enablement
 from addon_operator.modules.loader import ModuleLoader
 from addon_operator.modules.registry import ModuleRegistry
+from addon_operator.private_directory import PrivateDirectory
 from addon_operator.server.debug import DebugServer
 from addon_operator.server.pages import modules_table
 from addon_operator.server.public import PublicServer
@@ -86,15 +90,19 @@ def run(settings: Settings, *, once: bool) -> int:
     Raises:
         AddonOperatorError: it could not start.
     """
+    streams.unblock(logs.lines_dropped)
     logs.configure(settings.log_type, settings.log_level, with_time=not settings.log_no_time)
+    file_limit.raise_soft_limit()
     process.adopt_orphans()
+    if left := orphans.end_leftovers():
+        log.warning("processes that a killed operator had left behind are ended", reason=f"{left} ended")
     # What was imported stays, and is most of what there is: it need not be looked through for garbage time and again.
     gc.freeze()
     with _run_directory(settings.tmp_dir) as directory:
         return asyncio.run(_run(settings, directory, once=once))
 
 
-async def _run(settings: Settings, directory: Path, *, once: bool) -> int:
+async def _run(settings: Settings, directory: PrivateDirectory, *, once: bool) -> int:
     """Lets a signal end the work in an orderly way, at whatever point it is."""
     loop = asyncio.get_running_loop()
     operator = Operator(settings, directory)
@@ -132,23 +140,24 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 @contextlib.contextmanager
-def _run_directory(tmp_dir: Path) -> Iterator[Path]:
+def _run_directory(tmp_dir: Path) -> Iterator[PrivateDirectory]:
     """A private directory of this process; those of processes that were killed are cleared away."""
+    top = PrivateDirectory(tmp_dir.absolute())
+    directory = top.below(f"run-{os.getpid()}")
     try:
-        tmp_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for left in tmp_dir.glob("run-*"):
+        for left in top.make().glob("run-*"):
             number = left.name.removeprefix("run-")
             if not number.isdecimal() or not Path("/proc", number).exists():
                 shutil.rmtree(left, ignore_errors=True)
-        directory = tmp_dir / f"run-{os.getpid()}"
-        shutil.rmtree(directory, ignore_errors=True)
-        directory.mkdir(mode=0o700)
+        shutil.rmtree(directory.path, ignore_errors=True)
+        directory.make()
     except OSError as error:
-        raise SettingsError(f"{tmp_dir}: cannot be used for temporary files: {error.strerror}") from error
+        where = error.filename or tmp_dir
+        raise SettingsError(f"{where}: cannot be used for temporary files: {error.strerror}") from error
     try:
         yield directory
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        shutil.rmtree(directory.path, ignore_errors=True)
 
 
 class Operator:
@@ -158,11 +167,11 @@ class Operator:
         stopping: a signal has ended it.
     """
 
-    def __init__(self, settings: Settings, directory: Path) -> None:
+    def __init__(self, settings: Settings, directory: PrivateDirectory) -> None:
         self.stopping = False
         self._settings = settings
         self._directory = directory
-        self._metrics = Metrics(settings.metrics_prefix)
+        self._metrics = Metrics(settings.metrics_prefix, max_hook_series=settings.hook_max_series)
         self._registry = ModuleRegistry()
         retry = RetryPolicy(settings.retry_first_s, settings.retry_most_s)
         on_action = self._metrics.queue_action if settings.queue_actions_metrics else None
@@ -170,7 +179,9 @@ class Operator:
         self._intake = Intake(queues=self._queues, registry=self._registry, ticks_count=self._has_converged)
         self._handlers: Handlers | None = None
         self._converge: ConvergeHandler | None = None
+        self._client: KubeClient | None = None
         self._stuck = asyncio.Event()
+        self._waits = ""
         self._courtesies: set[asyncio.Task[None]] = set()
 
     async def run(self, *, once: bool) -> int:
@@ -185,21 +196,22 @@ class Operator:
             await debug.start()
             stack.push_async_callback(debug.stop)
             client = await self._connect(stack)
+            await client.wait_reachable()
+            await self._elect(client, debug, stack)
             engine = self._engine(client)
             async with asyncio.TaskGroup() as group:
                 helm_found = group.create_task(
                     find_helm(chosen.helm_bin, os.environ, cache_dir=chosen.tmp_dir), name="find helm"
                 )
                 files_read = group.create_task(self._read_disk(engine), name="read files")
-                group.create_task(client.wait_reachable(), name="wait for the API server")
             binary, disk = helm_found.result(), files_read.result()
             cluster = await client.patiently(lambda: Cluster.ask(client))
             helm = HelmClient(
                 kube=client,
                 binary=binary,
                 namespace=chosen.namespace,
-                tmp_dir=self._directory,
-                cache_dir=chosen.tmp_dir / "helm",
+                tmp_dir=self._directory.below("helm"),
+                cache_dir=PrivateDirectory(chosen.tmp_dir.absolute()).below("helm"),
                 environment=os.environ,
                 timeout_s=chosen.helm_timeout_s,
                 history_max=chosen.helm_history_max,
@@ -218,6 +230,7 @@ class Operator:
                 registry=self._registry,
                 intake=self._intake,
                 metrics=self._metrics,
+                filters=stack.enter_context(contextlib.closing(Filters())),
             )
             return await self._work(given, stack, debug, once=once)
 
@@ -258,7 +271,7 @@ class Operator:
         if hooks.errors:
             raise HookConfigError("\n".join(hooks.errors))
         for warning in (*scan.warnings, *hooks.warnings):
-            log.warning("files", reason=warning)
+            log.warning("something in the files has no effect", reason=warning)
         for hook in hooks.hooks:
             self._metrics.bindings(None, hook.id.name, len(hook.config.bindings()))
         log.info("files read", modules=len(scan.modules), global_hooks=len(hooks.hooks))
@@ -268,13 +281,15 @@ class Operator:
         server = PublicServer(
             converge=self._converge_status,
             troubles=tuple,
-            metrics=self._metrics.render,
-            hook_metrics=self._metrics.hooks.render,
+            unready=self._unready,
+            metrics=self._metrics.blocks,
+            hook_metrics=self._metrics.hooks.blocks,
         )
         self._metrics.watch_queues(
             lambda: {queue.name: len(queue) for queue in self._queues.all()},
             lambda: {queue.name: _head(queue.tasks[0]) for queue in self._queues.all() if queue.tasks},
         )
+        self._metrics.watch_log(streams.lines_dropped)
         await server.start(address=self._settings.listen_address, port=self._settings.listen_port)
         stack.push_async_callback(server.stop)
 
@@ -288,9 +303,26 @@ class Operator:
             burst=chosen.kube_burst,
             on_request=self._count_request,
         )
+        self._client = client
+        self._metrics.watch_api_server(lambda: client.reachability.away_s)
         stack.push_async_callback(client.close)
         stack.push_async_callback(self._end_courtesies)
         return client
+
+    async def _elect(self, client: KubeClient, debug: DebugServer, stack: contextlib.AsyncExitStack) -> None:
+        """Returns when no other operator works in the namespace; until the stack ends, none begins to."""
+        usual = debug.waits
+
+        def wait(reason: str) -> None:
+            self._waits = debug.waits = reason
+
+        apart = client.apart()
+        stack.push_async_callback(apart.close)
+        holder = stack.enter_context(contextlib.closing(Holder(self._settings.pod)))
+        election = Election(apart, namespace=self._settings.namespace, holder=holder, on_wait=wait)
+        self._metrics.watch_lease(LEASE, lambda: election.held)
+        await stack.enter_async_context(election.holding())
+        self._waits, debug.waits = "", usual
 
     async def _end_courtesies(self) -> None:
         for task in self._courtesies:
@@ -313,6 +345,7 @@ class Operator:
         metrics.watch_config(lambda: parts.config.error is not None)
         parts.monitors.start_early(given.disk.hooks.hooks)
         async with _background() as start_watch:
+            start_watch(client.reachability.run(), "whether the API server answers")
             start_watch(parts.monitors.run(), "monitors of hooks")
             await client.patiently(parts.config.load)
             _check_static(parts.store, parts.enablement)
@@ -415,13 +448,19 @@ class Operator:
         self._courtesies.add(event)
         event.add_done_callback(self._courtesies.discard)
 
+    def _unready(self) -> tuple[str, ...]:
+        since = self._client.reachability.away_since if self._client else None
+        if since is None or not self._settings.readyz_requires_api_server:
+            return ()
+        return (f"The API server has not answered since {since.isoformat(timespec='seconds')}",)
+
     def _converge_status(self) -> ConvergeStatus:
         progress = self._converge.progress if self._converge else None
         if progress is None or not progress.begun:
-            return ConvergeStatus(Startup.NOT_STARTED, stopping=self.stopping)
+            return ConvergeStatus(Startup.NOT_STARTED, stopping=self.stopping, waits=self._waits)
         startup = Startup.DONE if progress.first_done.is_set() else Startup.IN_PROGRESS
         tasks = sum(task.converge or isinstance(task.payload, _CHANGES) for task in self._queues.main.tasks)
-        return ConvergeStatus(startup, tasks=tasks, stopping=self.stopping)
+        return ConvergeStatus(startup, tasks=tasks, held=tuple(self._registry.held), stopping=self.stopping)
 
     def _count_request(self, stat: RequestStat) -> None:
         self._metrics.kube_request(

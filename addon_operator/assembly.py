@@ -30,14 +30,18 @@ from addon_operator.hooks.hook import Hook, LoadedHooks
 from addon_operator.hooks.monitors import HookMonitors, Warn
 from addon_operator.inspection import OperatorInspector
 from addon_operator.kube.client import KubeClient
+from addon_operator.kube.filters import Filters
 from addon_operator.kube.monitor import Monitors
 from addon_operator.kube.patcher import ObjectPatcher
+from addon_operator.kube.refs import ObjectKey
 from addon_operator.metrics import Metrics
 from addon_operator.modules.crds import CrdInstaller
 from addon_operator.modules.deployment import ModuleDeployment
 from addon_operator.modules.enablement import Enablement
+from addon_operator.modules.holding import Holding
 from addon_operator.modules.loader import ModuleLoader, Scan
 from addon_operator.modules.registry import ModuleRegistry
+from addon_operator.modules.removals import config_map_was_missing
 from addon_operator.modules.runner import ModuleRunner
 from addon_operator.reactions import Reactions
 from addon_operator.settings import Settings
@@ -71,6 +75,7 @@ class Foundation:
     registry: ModuleRegistry
     intake: Intake
     metrics: Metrics
+    filters: Filters
 
 
 class Parts:
@@ -85,9 +90,11 @@ class Parts:
             on_refused: told when a new state of the ConfigMap is refused.
         """
         self._given = given
+        self._warn = warn
+        self._config_map = ObjectKey("v1", "ConfigMap", given.settings.namespace, given.settings.config_map)
         self._build_values(on_refused)
         self._build_releases()
-        self._build_hooks(warn)
+        self._build_hooks()
         self._build_dispatch()
 
     def _build_values(self, on_refused: Callable[[AddonOperatorError], None]) -> None:
@@ -103,6 +110,9 @@ class Parts:
             chosen.namespace,
             chosen.config_map,
             on_change=lambda data: self.config.receive(data),  # noqa: PLW0108 -- comes later
+            before_create=lambda: self.deployment.hold_enabled_by_config_map(
+                config_map_was_missing(f"ConfigMap {config_name}")
+            ),
         )
 
         def refused(error: AddonOperatorError) -> None:
@@ -156,14 +166,14 @@ class Parts:
     def _release_changed(self, name: str) -> None:
         self._given.intake.release_changed(self.storage.facts(name), self.deployment.attends)
 
-    def _build_hooks(self, warn: Warn) -> None:
+    def _build_hooks(self) -> None:
         given, chosen, client = self._given, self._given.settings, self._given.client
         self.monitors = HookMonitors(
-            Monitors(client, client.discover, on_watch_error=given.metrics.watch_error),
+            Monitors(client, client.discover, on_watch_error=given.metrics.watch_error, run_jq=given.filters.run),
             given.metrics,
             on_event=given.intake.object_changed,
             on_listed=given.intake.listed_late,
-            warn=warn,
+            warn=self._warn,
         )
         self._hooks = HookRuns(
             engine=given.engine,
@@ -174,6 +184,7 @@ class Parts:
                 client.discover,
                 on_delete=lambda key: self.healing.expect((key,)),
                 on_delete_refused=lambda key: self.healing.unexpect((key,)),
+                run_jq=given.filters.run,
             ),
             metrics=given.metrics,
             enabled_modules=lambda: given.registry.enabled,
@@ -210,6 +221,16 @@ class Parts:
     def _build_dispatch(self) -> None:
         given, chosen = self._given, self._given.settings
         runner = self._build_runner()
+        self.holding = Holding(
+            registry=given.registry,
+            runner=runner,
+            deployment=self.deployment,
+            missing_config_map=lambda: None if self.config.in_force.exists else self.config.where,
+            ignored_release=chosen.helm_ignore_release,
+            limit=chosen.max_removals,
+            metrics=given.metrics,
+            warn=lambda reason, message: self._warn(self._config_map, reason, message),
+        )
         self.converge = ConvergeHandler(
             queue=given.queues.main,
             loader=given.disk.loader,
@@ -217,9 +238,8 @@ class Parts:
             store=self.store,
             enablement=self.enablement,
             runner=runner,
+            holding=self.holding,
             global_hooks=lambda binding: [hook.id for hook in given.disk.hooks.bound_to(binding)],
-            owned_releases=self.deployment.owned,
-            ignored_release=chosen.helm_ignore_release,
             recheck_config=self.config.recheck,
             metrics=given.metrics,
         )
@@ -228,6 +248,7 @@ class Parts:
             converge=self.converge,
             registry=given.registry,
             runner=runner,
+            holding=self.holding,
             hooks=self._hooks,
             reactions=self.reactions,
             global_hooks=given.disk.hooks,
@@ -245,7 +266,9 @@ class Parts:
             deployment=self.deployment,
             config=self.config,
             monitors=self.monitors,
+            reachability=given.client.reachability,
             namespace=chosen.namespace,
+            on_removals_confirmed=given.intake.removals_confirmed,
         )
 
     def _build_runner(self) -> ModuleRunner:

@@ -15,6 +15,7 @@
     │   └── HookUnreachable   the hook could not be started or reached
     ├── HelmError             helm ended with an error
     ├── KubeError             the API server refused, or could not be reached (status 0)
+    ├── LeaseLost             another operator works in this namespace now
     └── InvariantBroken       a bug of ours
 
 Every message names the file, hook, module and field at fault. Library exceptions do not leave the package that
@@ -134,6 +135,21 @@ class KubeError(AddonOperatorError):
         super().__init__(message, retry_after_s=retry_after_s)
         self.status = status
         self.reason = reason
+
+    @property
+    def not_found(self) -> bool:
+        """Whether the API server itself says that the object does not exist.
+
+        A 404 without its `Status` says nothing about the object: it may come from a proxy in front of it, or from an
+        API server that is about to start.
+        """
+        return self.status == 404 and self.reason == "NotFound"
+
+
+class LeaseLost(AddonOperatorError):
+    """Another operator holds the Lease that this one held."""
+
+    retryable = False
 
 
 class InvariantBroken(AddonOperatorError):

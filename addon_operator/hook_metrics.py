@@ -1,30 +1,37 @@
 """The series that hooks make through METRICS_PATH: what one run says laid on top of what there was.
 
+What a run says becomes a proposal, which may be made in a thread, and takes effect as a whole. Families are never
+changed in place, so that whoever writes them out in pieces writes those of one moment.
+
 Source: contract.md 2.5, 3.9.
 """
 
 from __future__ import annotations
 
+import collections
 import copy
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from prometheus_client import Metric
-from prometheus_client.registry import Collector
 
 from addon_operator.metric_ops import Expire, MetricOperation, MetricsError, Record, SeriesKind
 from addon_operator.series import Distribution, State, add_samples, render
 
 LabelPairs: TypeAlias = tuple[tuple[str, str], ...]
 
+_BLOCK_LINES: Final = 200
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Series:
-    """One series of a hook's metric: its value, and the group it expires with."""
+    """One series of a hook's metric: its value, the group it expires with, and the hook it counts for."""
 
     state: State
     group: str | None
+    owner: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,6 +40,7 @@ class _HookFamily:
 
     Attributes:
         label_names: all that its series ever had; a series shows those that it does not have as empty.
+        groups: all that its series ever had.
         declared_by: the hook that brought it, for messages.
         series: labels -> series. Labels that are empty are left out: for Prometheus they are as good as none.
     """
@@ -41,11 +49,50 @@ class _HookFamily:
     kind: SeriesKind
     buckets: tuple[float, ...]
     label_names: frozenset[str]
+    groups: frozenset[str | None]
     declared_by: str
     series: dict[LabelPairs, _Series]
 
+    @property
+    def weight(self) -> int:
+        """How many series one of its entries is for Prometheus, to which each bucket is one."""
+        return _weight(self.kind, self.buckets)
 
-class HookMetrics(Collector):
+    def samples(self) -> dict[str, str]:
+        """Returns the names of its samples, and whose they are for messages."""
+        owner = f"the {self.kind} {self.name} of hook {self.declared_by}"
+        return dict.fromkeys(_sample_names(self.name, self.kind), owner)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Content:
+    """All series of a moment.
+
+    Attributes:
+        counts: hook -> how many series it has.
+    """
+
+    families: Mapping[str, _HookFamily]
+    counts: Mapping[str, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MetricsProposal:
+    """What one run of a hook makes of the series; for `HookMetrics.commit`.
+
+    Attributes:
+        dropped: operations that are dropped, since the hook would have too many series.
+    """
+
+    operations: Sequence[MetricOperation]
+    module: str | None
+    hook: str
+    before: _Content
+    after: _Content
+    dropped: int
+
+
+class HookMetrics:
     """The series that hooks make through METRICS_PATH.
 
     A series with a group lives as long as each run of a hook that mentions the group mentions the series again; a
@@ -53,81 +100,104 @@ class HookMetrics(Collector):
     Source: contract.md 2.5 and 3.9; seed "Custom metrics".
     """
 
-    def __init__(self, own: Mapping[str, SeriesKind]) -> None:
+    def __init__(self, own: Mapping[str, SeriesKind], *, max_series: int = 10_000) -> None:
         """Starts empty.
 
         Args:
-            own: names and kinds of the operator's series, which hooks may not take; read at each check.
+            own: names and kinds of the operator's series, which hooks may not take; read at each proposal.
+            max_series: of one hook; each bucket of a histogram, its sum and its count are one. More are dropped.
         """
         self._own = own
-        self._families: dict[str, _HookFamily] = {}
+        self._max_series = max_series
+        self._content = _Content({}, {})
 
-    def check(self, operations: Sequence[MetricOperation], *, module: str | None, hook: str) -> None:
-        """Answers whether `apply` would succeed now; changes nothing.
+    def propose(self, operations: Sequence[MetricOperation], *, module: str | None, hook: str) -> MetricsProposal:
+        """Works out what one run of a hook makes of the series; changes nothing, and may be called in any thread.
+
+        Args:
+            operations: what it wrote.
+            module: of the hook; None for a global one.
+            hook: its name.
 
         Raises:
             MetricsError: a name that the operator uses, or a metric of another type or with other buckets than the one
                 that exists; all of them.
         """
-        self._after(operations, module, hook)
+        before = self._content
+        change = _Change(before, self._own, operations, module=module, hook=hook, max_series=self._max_series)
+        after = change.result()
+        return MetricsProposal(operations, module, hook, before, after, change.dropped)
 
-    def apply(self, operations: Sequence[MetricOperation], *, module: str | None, hook: str) -> None:
-        """Does what one run of a hook said, all of it or nothing; `module` is None for a global hook.
+    def commit(self, proposal: MetricsProposal) -> int:
+        """Does what a run said, all of it or nothing; returns the number of operations dropped.
 
         Raises:
-            MetricsError: as `check`; another hook may have come in between.
+            MetricsError: as `propose`, if another hook has come in between.
         """
-        self._families = self._after(operations, module, hook)
+        if proposal.before is not self._content:
+            proposal = self.propose(proposal.operations, module=proposal.module, hook=proposal.hook)
+        self._content = proposal.after
+        return proposal.dropped
 
-    def collect(self) -> Iterator[Metric]:
-        """Gives all series; names sorted."""
-        for name in sorted(self._families):
-            family = self._families[name]
-            metric = Metric(name, name, family.kind)
-            empty = dict.fromkeys(family.label_names, "")
-            for labels, series in family.series.items():
-                add_samples(metric, {**empty, **dict(labels)}, series.state, family.buckets)
-            yield metric
-
-    def describe(self) -> list[Metric]:
-        """Tells the registry that the names are not known beforehand; `check` keeps them apart."""
-        return []
+    def blocks(self) -> Iterator[bytes]:
+        """Writes the series of this moment as Prometheus text, names sorted, a few hundred lines at a time."""
+        families = self._content.families
+        for name in sorted(families):
+            yield from _blocks(families[name])
 
     def render(self) -> bytes:
-        """Writes the hooks' series as Prometheus text: the answer of /metrics/hooks."""
-        return render(self.collect())
+        """Writes them at once."""
+        return b"".join(self.blocks())
 
-    def _after(self, operations: Sequence[MetricOperation], module: str | None, hook: str) -> dict[str, _HookFamily]:
-        return _Change(self._families, self._own, operations, module=module, hook=hook).result()
+
+def _blocks(family: _HookFamily) -> Iterator[bytes]:
+    empty = dict.fromkeys(family.label_names, "")
+    left, size = iter(family.series.items()), max(1, _BLOCK_LINES // family.weight)
+    first = True
+    while part := tuple(itertools.islice(left, size)):
+        metric = Metric(family.name, family.name, family.kind)
+        for labels, series in part:
+            add_samples(metric, {**empty, **dict(labels)}, series.state, family.buckets)
+        yield render([metric], headers=first)
+        first = False
 
 
 class _Change:
-    """One run's operations laid on top of the families; those are not touched, so that an error changes nothing."""
+    """One run's operations laid on top of the families; those are not touched, so that an error changes nothing.
+
+    Attributes:
+        dropped: operations for which the hook had no series left.
+    """
 
     def __init__(
         self,
-        before: Mapping[str, _HookFamily],
+        before: _Content,
         own: Mapping[str, SeriesKind],
         operations: Sequence[MetricOperation],
         *,
         module: str | None,
         hook: str,
+        max_series: int,
     ) -> None:
-        self._before = before
+        self.dropped = 0
+        self._before = before.families
+        self._counts = collections.Counter(before.counts)
         self._own = own
         self._operations = operations
         self._hook_labels = {"hook": hook} if module is None else {"hook": hook, "module": module}
         self._title = hook if module is None else f"{module}/{hook}"
+        self._max_series = max_series
         self._expired: set[str] = set()
         self._problems: list[str] = []
 
-    def result(self) -> dict[str, _HookFamily]:
-        """Answers all families as they are after the run.
+    def result(self) -> _Content:
+        """Returns all series as they are after the run.
 
         Raises:
             MetricsError: every operation that contradicts another hook's or the operator's series.
         """
         self._families = self._without_groups()
+        self._samples = self._sample_owners()
         for operation in self._operations:
             if isinstance(operation, Expire):
                 self._expire(operation.group)
@@ -135,7 +205,7 @@ class _Change:
                 self._record(operation)
         if self._problems:
             raise MetricsError(f"metrics of hook {self._title}", tuple(self._problems))
-        return self._families
+        return _Content(self._families, +self._counts)
 
     def _without_groups(self) -> dict[str, _HookFamily]:
         """Copies what the run may change, without the series of its groups: those come back when mentioned."""
@@ -143,28 +213,63 @@ class _Change:
         names = {operation.name for operation in self._operations if isinstance(operation, Record)}
         families = {}
         for name, family in self._before.items():
-            if not groups and name not in names:
+            if name not in names and family.groups.isdisjoint(groups):
                 families[name] = family
-            elif series := {labels: one for labels, one in family.series.items() if one.group not in groups}:
+            elif series := self._split(family, groups):
                 families[name] = dataclasses.replace(family, series=series)
         return families
+
+    def _split(self, family: _HookFamily, groups: Set[str | None]) -> dict[LabelPairs, _Series]:
+        """Returns the series that are in none of the groups; the others do not count any more."""
+        if family.groups.isdisjoint(groups):
+            return dict(family.series)
+        kept = {}
+        for labels, one in family.series.items():
+            if one.group in groups:
+                self._counts[one.owner] -= family.weight
+            else:
+                kept[labels] = one
+        return kept
+
+    def _sample_owners(self) -> dict[str, str]:
+        """Returns who has the names of samples: name -> text for messages."""
+        taken: dict[str, str] = {}
+        for family in self._families.values():
+            taken.update(family.samples())
+        for name, kind in self._own.items():
+            taken.update(dict.fromkeys(_sample_names(name, kind), f"the operator's own {name}"))
+        return taken
 
     def _expire(self, group: str) -> None:
         self._expired.add(group)
         for name, family in list(self._families.items()):
+            if group not in family.groups:
+                continue
             for labels in [labels for labels, series in family.series.items() if series.group == group]:
-                del family.series[labels]
+                self._counts[family.series.pop(labels).owner] -= family.weight
             if not family.series:
                 del self._families[name]
+                for sample in _sample_names(name, family.kind):
+                    del self._samples[sample]
 
     def _record(self, record: Record) -> None:
-        pairs = {**dict(record.labels), **self._hook_labels}
-        family = self._family(record, pairs.keys())
-        if family is None:
+        family = self._families.get(record.name)
+        problem = self._taken(record) if family is None else _difference(family, record)
+        if problem:
+            self._problems.append(f"operation {record.index} ({record.name}): {problem}")
             return
+        pairs = {**dict(record.labels), **self._hook_labels}
         labels = tuple(sorted((name, value) for name, value in pairs.items() if value))
-        state = self._next(record, family.series.get(labels) or self._earlier(record, labels))
-        family.series[labels] = _Series(state, record.group)
+        present = family.series.get(labels) if family else None
+        if present is None:
+            weight = _weight(record.kind, record.buckets)
+            if self._counts[self._title] + weight > self._max_series:
+                self.dropped += 1
+                return
+            self._counts[self._title] += weight
+        family = self._family(record, pairs.keys())
+        state = self._next(record, present or self._earlier(record, labels))
+        family.series[labels] = _Series(state, record.group, present.owner if present else self._title)
 
     def _earlier(self, record: Record, labels: LabelPairs) -> _Series | None:
         family = self._before.get(record.name)
@@ -185,28 +290,24 @@ class _Change:
         state.observe(record.buckets, record.value)
         return state
 
-    def _family(self, record: Record, names: Set[str]) -> _HookFamily | None:
+    def _family(self, record: Record, names: Set[str]) -> _HookFamily:
+        """Returns the family to put a series of this record into."""
         family = self._families.get(record.name)
-        problem = self._taken(record) if family is None else _difference(family, record)
-        if problem:
-            self._problems.append(f"operation {record.index} ({record.name}): {problem}")
-            return None
         if family is None:
-            family = _HookFamily(record.name, record.kind, record.buckets, frozenset(names), self._title, {})
-        elif not names <= family.label_names:
-            family = dataclasses.replace(family, label_names=family.label_names | names)
+            groups = frozenset([record.group])
+            family = _HookFamily(record.name, record.kind, record.buckets, frozenset(names), groups, self._title, {})
+            self._samples.update(family.samples())
+        elif not names <= family.label_names or record.group not in family.groups:
+            family = dataclasses.replace(
+                family, label_names=family.label_names | names, groups=family.groups | {record.group}
+            )
         self._families[record.name] = family
         return family
 
     def _taken(self, record: Record) -> str | None:
-        wanted = _sample_names(record.name, record.kind)
-        for name, kind in self._own.items():
-            if wanted & _sample_names(name, kind):
-                return f"name: taken by the operator's own {name}"
-        for family in self._families.values():
-            if wanted & _sample_names(family.name, family.kind):
-                return f"name: taken by the {family.kind} {family.name} of hook {family.declared_by}"
-        return None
+        owners = (self._samples.get(name) for name in _sample_names(record.name, record.kind))
+        owner = next((owner for owner in owners if owner), None)
+        return f"name: taken by {owner}" if owner else None
 
 
 def _difference(family: _HookFamily, record: Record) -> str | None:
@@ -216,6 +317,10 @@ def _difference(family: _HookFamily, record: Record) -> str | None:
     if family.buckets != record.buckets:
         return f"buckets: differ from those that {whose} gave"
     return None
+
+
+def _weight(kind: SeriesKind, buckets: Sequence[float]) -> int:
+    return len(buckets) + 3 if kind == "histogram" else 1
 
 
 def _sample_names(name: str, kind: SeriesKind) -> frozenset[str]:

@@ -6,7 +6,8 @@ Everything is read at the moment of the question; nothing is kept for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 
 from addon_operator import jsondoc, logs
 from addon_operator.configmap.config import OperatorConfig
@@ -15,8 +16,10 @@ from addon_operator.hooks.bindings import Kubernetes
 from addon_operator.hooks.hook import Hook, LoadedHooks
 from addon_operator.hooks.monitors import HookMonitors
 from addon_operator.jsondoc import JsonObject, JsonValue
+from addon_operator.kube.reachability import Reachability
 from addon_operator.modules.deployment import ModuleDeployment
 from addon_operator.modules.enablement import Enablement
+from addon_operator.modules.holding import WHAT_NEXT
 from addon_operator.modules.module import Module
 from addon_operator.modules.registry import ModulePhase, ModuleRegistry, ModuleState
 from addon_operator.server.inspector import (
@@ -50,7 +53,9 @@ class OperatorInspector:
         deployment: ModuleDeployment,
         config: OperatorConfig,
         monitors: HookMonitors,
+        reachability: Reachability,
         namespace: str,
+        on_removals_confirmed: Callable[[Sequence[str]], None],
     ) -> None:
         self._queues = queues
         self._hooks = hooks
@@ -60,16 +65,47 @@ class OperatorInspector:
         self._deployment = deployment
         self._config = config
         self._monitors = monitors
+        self._reachability = reachability
         self._namespace = namespace
+        self._on_removals_confirmed = on_removals_confirmed
         self._level_before: logs.LogLevel | None = None
         self._level_timer: asyncio.TimerHandle | None = None
 
     def notices(self) -> tuple[str, ...]:
-        """Says whether the newest state of ConfigMap or files was refused, and which bindings cannot watch."""
+        """Says whether the API server is away, ConfigMap or files were refused, and which bindings cannot watch."""
         refused, unread = self._config.error, self._registry.scan_error
-        notes = [f"the ConfigMap is refused, former values are in force: {refused}"] if refused else []
+        notes = [_unreachable(away)] if (away := self.api_server_away_since()) else []
+        notes += [f"the ConfigMap is refused, former values are in force: {refused}"] if refused else []
         notes += [f"files are refused, the modules known so far stay: {unread}"] if unread else []
+        notes += self._held_notices()
         return (*notes, *self._monitors.troubles())
+
+    def api_server_away_since(self) -> datetime | None:
+        """Says since when the API server does not answer."""
+        return self._reachability.away_since
+
+    def _held_notices(self) -> list[str]:
+        by_reason: dict[str, list[str]] = {}
+        for name, reason in self._registry.held.items():
+            by_reason.setdefault(reason, []).append(name)
+        return [
+            f"held, neither upgraded nor removed: {', '.join(names)}\n{reason}\n{WHAT_NEXT}"
+            for reason, names in by_reason.items()
+        ]
+
+    def held(self) -> Mapping[str, str]:
+        """Gives name -> reason."""
+        return self._registry.held
+
+    def confirm_removals(self, names: Sequence[str]) -> None:
+        """Lets held modules be removed.
+
+        Raises:
+            InputError: one of them is not held.
+        """
+        if unknown := sorted(set(names) - self._registry.held.keys()):
+            raise InputError(f"not held: {', '.join(unknown)}; `addon-operator module list` shows what is held")
+        self._on_removals_confirmed(names)
 
     def queues(self) -> tuple[QueueView, ...]:
         """Lists all queues."""
@@ -223,7 +259,9 @@ class OperatorInspector:
             order=module.order,
             enabled=enabled,
             state="failed" if state.error else state.phase.value,
-            reason=self._waits_for(state) or (verdict.reason if verdict else "no converge has looked at it yet"),
+            reason=self._registry.held.get(module.name)
+            or self._waits_for(state)
+            or (verdict.reason if verdict else "no converge has looked at it yet"),
             release=module.name if release and release.exists else None,
             revision=release.revision if release and release.exists else None,
             duration_s=state.duration_s,
@@ -268,3 +306,10 @@ class OperatorInspector:
             decision_reason=decision.reason if decision else None,
             decided_at=decision.at if decision else None,
         )
+
+
+def _unreachable(since: datetime) -> str:
+    return (
+        f"the API server has not answered since {since:%Y-%m-%dT%H:%M:%SZ}: what is shown is what was known then, "
+        "and nothing can change until it answers"
+    )

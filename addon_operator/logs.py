@@ -2,19 +2,26 @@
 
 Fields come from one list: task_id queue task hook scope binding module release attempt duration_s outcome
 reason; hooks' own keys arrive as hook_*. Values, Secrets and patches are never logged. `error` holds the text of an
-exception of ours, whose messages keep the same promise.
+exception of ours, whose messages keep the same promise; of one of others, it holds the type.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import logging
+import math
 import sys
-import traceback
+import threading
+import time
 from collections.abc import Iterable
 from typing import Literal, TextIO
 
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
+
+from addon_operator import traces
+from addon_operator.repeats import Repeats
 
 LogType = Literal["text", "json", "color"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -72,34 +79,100 @@ def level() -> LogLevel:
     return _threshold.level
 
 
-def configure(kind: LogType, log_level: LogLevel, *, with_time: bool, stream: TextIO | None = None) -> None:
-    """Sets the log up; called once, before anything is logged.
+def configure(
+    kind: LogType,
+    log_level: LogLevel,
+    *,
+    with_time: bool,
+    stream: TextIO | None = None,
+    repeats: Repeats | None = None,
+) -> None:
+    """Sets the log up, also for what libraries log; called once, before anything is logged.
 
     Args:
         kind: `text` (key=value), `json`, or `color` (text with a coloured level).
         log_level: events below it are dropped.
         with_time: whether lines carry a time stamp (UTC, milliseconds).
         stream: where to; stderr unless told.
+        repeats: what holds lines back that come too often; the default one unless told.
     """
     _threshold.level = log_level
-    processors: list[Processor] = [_threshold.drop_below, structlog.processors.add_log_level]
+    holding_back = _HoldBack(repeats or Repeats())
+    processors: list[Processor] = [_threshold.drop_below, structlog.processors.add_log_level, _error_text, holding_back]
     if with_time:
         processors.append(structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"))
-    processors += [_error_text, *_renderers(kind)]
+    processors += _renderers(kind)
     structlog.configure(
         processors=processors,
         logger_factory=lambda *_args: _Printer(stream or sys.stderr),
         cache_logger_on_first_use=False,
     )
+    logging.basicConfig(level=logging.WARNING, handlers=[_OfLibraries()], force=True)
+    atexit.register(holding_back.tell, at_once=True)
+
+
+def lines_dropped(count: int) -> None:
+    """Says that lines are missing, because nobody read what was written."""
+    get_logger("log").warning("log lines were dropped: nobody read them", lines=count)
+
+
+class _HoldBack:
+    """Drops lines that come too often, and says later how many there were (a structlog processor)."""
+
+    def __init__(self, repeats: Repeats) -> None:
+        self._repeats = repeats
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+
+    def __call__(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        if "repeated" in event or "similar" in event or self._repeats.passes(event, time.monotonic()):
+            return event
+        self._start_timer()
+        raise structlog.DropEvent
+
+    def _start_timer(self) -> None:
+        with self._lock:
+            if self._timer is None:
+                self._timer = threading.Timer(self._repeats.interval_s, self._after_interval)
+                self._timer.daemon = True
+                # No thread can be had: the next line that is held back tries again.
+                try:
+                    self._timer.start()
+                except RuntimeError:
+                    self._timer = None
+
+    def _after_interval(self) -> None:
+        with self._lock:
+            self._timer = None
+        self.tell()
+        if self._repeats.holds_back():
+            self._start_timer()
+
+    def tell(self, *, at_once: bool = False) -> None:
+        """Says what was held back in intervals that are over, or (`at_once`) until now."""
+        for event in self._repeats.due(math.inf if at_once else time.monotonic()):
+            level, text = LEVELS.get(str(event.pop("level")), LEVELS["error"]), str(event.pop("event"))
+            structlog.get_logger().log(level, text, **event)
+
+
+class _OfLibraries(logging.Handler):
+    """Takes what libraries log, without its arguments and further lines, which may quote anything."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Logs it like a line of our own."""
+        text = str(record.msg).partition("\n")[0]
+        level = max((level for level in LEVELS.values() if level <= record.levelno), default=LEVELS["debug"])
+        error = record.exc_info[1] if record.exc_info else None
+        get_logger(record.name).log(level, text, error=error, exc_info=error)
 
 
 def _error_text(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     error = event.get("error")
     if isinstance(error, BaseException):
-        event["error"] = str(error) or type(error).__name__
+        event["error"] = traces.text(error)
     trouble = event.pop("exc_info", None)
     if isinstance(trouble, BaseException):
-        event["stack"] = "".join(traceback.format_exception(trouble))
+        event["stack"] = traces.stack(trouble)
     return event
 
 

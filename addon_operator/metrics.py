@@ -6,14 +6,14 @@ Everything is called from one event loop; nothing locks. Source: contract.md 2.5
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from addon_operator.hook_metrics import HookMetrics
 from addon_operator.metric_ops import SeriesKind
-from addon_operator.series import Family, LiveGauges, render
+from addon_operator.series import Family, LiveSeries, render
 
 RunOutcome = Literal["success", "allowed_error", "error"]
 
@@ -97,23 +97,24 @@ class Metrics:
     Source: contract.md 2.15; 3.9 for the metrics that go by two names.
     """
 
-    def __init__(self, prefix: str = "addon_operator_") -> None:
+    def __init__(self, prefix: str = "addon_operator_", *, max_hook_series: int = 10_000) -> None:
         """Declares every series.
 
         Args:
             prefix: in front of each name of the operator's own.
+            max_hook_series: how many series the metrics of one hook may have.
         """
         self._prefix = prefix
         self._registry = CollectorRegistry()
         self._own: dict[str, SeriesKind] = {}
+        self._of_modules: list[Family] = []
         self._declare_hook_runs()
         self._declare_modules()
         self._declare_operator()
         self._declare_watching()
-        self.hooks = HookMetrics(self._own)
+        self.hooks = HookMetrics(self._own, max_series=max_hook_series)
         process = ProcessCollector(registry=self._registry)
         self._own.update((sample.name, "gauge") for family in process.collect() for sample in family.samples)
-        self._registry.register(self.hooks)
 
     def _declare_hook_runs(self) -> None:
         self._hook_runs = {
@@ -150,9 +151,15 @@ class Metrics:
         self._module_info = self._gauge("mm_module_info", "Known modules.", "module enabled critical")
         self._module_enabled = self._gauge("mm_module_enabled", "Whether a module is enabled.", "module version")
         self._module_maintenance = self._gauge("mm_module_maintenance", "Modules left alone.", "module state")
+        self._module_held = self._gauge("module_held", "Modules that are neither upgraded nor removed.", "module")
 
     def _declare_operator(self) -> None:
         self._binding_count = self._gauge("binding_count", "Bindings of a hook.", "module hook")
+        self._hook_metrics_dropped = self._counter(
+            "hook_metrics_dropped_total",
+            "Metric operations of a hook that were dropped, since it has too many series.",
+            "module hook",
+        )
         self._config_values_errors = self._counter("config_values_errors_total", "ConfigMap states refused.", "")
         self._discover_errors = self._counter(
             "module_discover_errors_total modules_discover_errors_total", "Errors while planning modules.", ""
@@ -213,6 +220,8 @@ class Metrics:
         full_names = [self._prefix + name for name in names.split()]
         family = Family(full_names, kind, text, labels.split(), buckets)
         self._register(family)
+        if labels.startswith("module"):
+            self._of_modules.append(family)
         return family
 
     def _watch(
@@ -220,11 +229,12 @@ class Metrics:
         texts: Mapping[str, str],
         labels: str,
         read: Callable[[], Iterable[tuple[tuple[str, ...], tuple[float, ...]]]],
+        kind: SeriesKind = "gauge",
     ) -> None:
         full_names = {self._prefix + name: text for name, text in texts.items()}
-        self._register(LiveGauges(full_names, labels.split(), read))
+        self._register(LiveSeries(full_names, labels.split(), read, kind))
 
-    def _register(self, collector: Family | LiveGauges) -> None:
+    def _register(self, collector: Family | LiveSeries) -> None:
         self._registry.register(collector)
         self._own.update(dict.fromkeys(collector.names, collector.kind))
 
@@ -297,20 +307,34 @@ class Metrics:
             critical: whether the converge waits for it.
             maintenance: `NoResourceReconciliation`, or empty.
         """
-        self.module_gone(module)
+        for family in (self._module_info, self._module_enabled, self._module_maintenance):
+            family.drop(module)
         self._module_info.set(1, module, _truth(enabled), _truth(critical))
         self._module_enabled.set(float(enabled), module, version)
         if maintenance:
             self._module_maintenance.set(1, module, maintenance)
 
-    def module_gone(self, module: str) -> None:
-        """Forgets the state of a module that has no directory any more."""
-        for family in (self._module_info, self._module_enabled, self._module_maintenance):
-            family.drop(module)
+    def module_held(self, module: str, *, held: bool) -> None:
+        """Says whether a module is held."""
+        if held:
+            self._module_held.set(1, module)
+        else:
+            self._module_held.drop(module)
+
+    def keep_modules(self, names: Iterable[str]) -> None:
+        """Forgets the series of all modules but these: the others have no directory any more; they may yet be held."""
+        kept = {*names, ""}  # no module: a global hook's
+        for family in self._of_modules:
+            if family is not self._module_held:
+                family.keep(kept)
 
     def bindings(self, module: str | None, hook: str, count: int) -> None:
         """Says how many bindings a hook has; `module` is None for a global hook."""
         self._binding_count.set(count, module or "", hook)
+
+    def hook_metrics_dropped(self, module: str | None, hook: str, count: int) -> None:
+        """Counts operations of a hook's run that were dropped; `module` is None for a global hook."""
+        self._hook_metrics_dropped.add(count, module or "", hook)
 
     def config_values_error(self) -> None:
         """Counts one state of the ConfigMap that was refused."""
@@ -413,6 +437,29 @@ class Metrics:
             lambda: ((size.labels.texts, (size.objects, size.bytes)) for size in read()),
         )
 
+    def watch_lease(self, name: str, held: Callable[[], bool]) -> None:
+        """Takes `leader_election_master_status` from this whenever somebody looks; called once.
+
+        Args:
+            name: of the Lease.
+            held: whether this process holds it.
+        """
+        text = "Whether this operator holds the Lease of its namespace."
+        self._watch({"leader_election_master_status": text}, "name", lambda: (((name,), (held(),)),))
+
+    def watch_log(self, dropped: Callable[[], int]) -> None:
+        """Takes `log_lines_dropped_total` from this whenever somebody looks; called once.
+
+        Args:
+            dropped: lines that were not written since the start, because nobody read those before them.
+        """
+        self._watch(
+            {"log_lines_dropped_total": "Lines of the log that were dropped because nobody read it."},
+            "",
+            lambda: (((), (dropped(),)),),
+            "counter",
+        )
+
     def watch_config(self, refused: Callable[[], bool]) -> None:
         """Takes `config_values_refused` from this whenever somebody looks; called once.
 
@@ -425,9 +472,29 @@ class Metrics:
             lambda: (((), (float(refused()),)),),
         )
 
+    def watch_api_server(self, away_s: Callable[[], float]) -> None:
+        """Takes `kubernetes_api_unreachable_seconds` from this whenever somebody looks; called once.
+
+        Args:
+            away_s: for how many seconds the API server has not answered; 0 while it does.
+        """
+        self._watch(
+            {"kubernetes_api_unreachable_seconds": "For how long the API server has not answered; 0 while it does."},
+            "",
+            lambda: (((), (away_s(),)),),
+        )
+
+    def blocks(self) -> Iterator[bytes]:
+        """Writes everything as Prometheus text: the operator's own at once, those of hooks in small pieces.
+
+        Those of hooks are of the moment when their turn comes.
+        """
+        yield render(self._registry.collect())
+        yield from self.hooks.blocks()
+
     def render(self) -> bytes:
-        """Writes everything as Prometheus text: the answer of /metrics."""
-        return render(self._registry.collect())
+        """Writes everything at once."""
+        return b"".join(self.blocks())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ reaped before `run` returns. Nothing polls: the end of a process is seen through
 Three ways to reach processes that the child started, from the cheap one to the thorough one:
 
 - the process group: gets SIGTERM, then SIGKILL, and always SIGKILL once the leader has ended;
-- the session and a run id in the environment: find those that left the group or even the session, provided that the
-  operator adopts orphans (`adopt_orphans`);
+- the session, and the run's mark: find those that left the group or even the session, provided that the operator adopts
+  orphans (`adopt_orphans`). Whoever has shed both is ended as soon as no run goes on that may have started it
+  (`orphans`);
 - the leash, a pipe whose read end the child inherits and whose write end only the operator has: when the operator dies,
   in whatever way, the kernel closes the write end and sends SIGKILL to the process group (fcntl F_SETSIG, F_SETOWN).
   Unlike PR_SET_PDEATHSIG it is set from outside, so the child can be started with vfork, which is five times as fast
@@ -30,18 +31,16 @@ import os
 import signal
 import subprocess
 import time
-import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Final, Literal, TypeAlias
 
+from addon_operator import file_limit, orphans
 from addon_operator.logs import get_logger
 
 Stream = Literal["stdout", "stderr"]
 LineSink = Callable[[Stream, str], None]
 
-RUN_ID: Final = "ADDON_OPERATOR_RUN_ID"
 MAX_LINE_CHARS: Final = 10_000
 MAX_LINES: Final = 10_000
 _TAIL_BYTES: Final = 8192
@@ -54,7 +53,8 @@ _PR_SET_CHILD_SUBREAPER: Final = 36
 _Usage: TypeAlias = tuple[float, float, int]
 
 _log = get_logger("process")
-_leaders: set[int] = set()
+# What runs now, by the process id of the leader.
+_runs: dict[int, orphans.Run] = {}
 _adopting_since: int | None = None
 
 
@@ -100,19 +100,18 @@ def adopt_orphans(*, on: bool = True) -> None:
     if libc.prctl(_PR_SET_CHILD_SUBREAPER, int(on), 0, 0, 0) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"cannot adopt orphaned processes: {os.strerror(number)}")
-    _adopting_since = int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")) if on else None
+    _adopting_since = orphans.now() if on else None
 
 
 async def end_orphans() -> None:
-    """Kills what left both its session and its environment, so that no run could tell that it was its own.
+    """Kills every child in a foreign session that was started after `adopt_orphans`.
 
-    Called once by the app, after the last run. Reaches every child in a foreign session that was started after
-    `adopt_orphans`.
+    Called once by the app, after the last run.
     """
     if _adopting_since is None:
         return
     since = _adopting_since
-    cancelled = await _end_all(lambda: dict.fromkeys((pid for pid, _ in _foreign(since)), True))
+    cancelled = await _end_all(lambda: dict.fromkeys((pid for pid, _ in orphans.foreign(since, _runs)), True))
     if cancelled is not None:
         raise cancelled
 
@@ -165,14 +164,14 @@ class _Child:
     """One child process and all that belongs to it; used once, by one task."""
 
     def __init__(self, argv: Sequence[str], *, env: Mapping[str, str], stdout: _Sink, stderr: _Sink) -> None:
-        self._run_id = uuid.uuid4().hex
+        self._run = orphans.Run.begin()
         self._started = time.monotonic()
         self._trouble: asyncio.Future[OSError] = asyncio.get_running_loop().create_future()
         self._tail = _Tail(stderr)
-        self._popen, self._leash = _start(argv, {**env, RUN_ID: self._run_id})
+        self._popen, self._leash = _start(argv, {**env, orphans.RUN_ID: self._run.id}, self._run)
         self._pid = self._popen.pid
         self._sessions = {self._pid}
-        _leaders.add(self._pid)
+        _runs[self._pid] = self._run
         assert self._popen.stdout is not None
         assert self._popen.stderr is not None
         self._pipes = (
@@ -209,11 +208,9 @@ class _Child:
         # While the leader is unreaped, the number of its group cannot have been given to anybody else.
         self._signal(signal.SIGKILL)
         cancelled = await _outlast({gone}, _KILLED_WITHIN_S) or cancelled
-        born = _Stat.read(self._pid)
         ended = self._reap()
-        if _adopting_since is not None and born is not None:
-            since = born.start
-            cancelled = await _end_all(lambda: self._family(since)) or cancelled
+        if _adopting_since is not None:
+            cancelled = await _end_all(self._family) or cancelled
         for pipe in self._pipes:
             pipe.drain()
         if cancelled is not None:
@@ -234,15 +231,18 @@ class _Child:
         self._popen.returncode = os.waitstatus_to_exitcode(status)
         return self._popen.returncode, (usage.ru_utime, usage.ru_stime, usage.ru_maxrss * 1024)
 
-    def _family(self, since: int) -> dict[int, bool]:
-        """Answers adopted descendants that still run; False stands for one that does not yet tell whose it is."""
+    def _family(self) -> dict[int, bool]:
+        """Returns adopted processes to end with this run; False stands for one that does not yet tell whose it is."""
         found: dict[int, bool] = {}
-        for pid, stat in _foreign(since):
-            ours = stat.session in self._sessions or _has_run_id(pid, self._run_id)
-            if ours:
+        others = [run for pid, run in _runs.items() if pid != self._pid]
+        for pid, stat in orphans.foreign(self._run.since, _runs):
+            marked = self._run.id if stat.session in self._sessions else orphans.run_of(pid)
+            if marked == self._run.id:
                 self._sessions.add(stat.session)
-            if ours is not False:
-                found[pid] = bool(ours)
+            if marked is None:
+                found[pid] = False
+            elif orphans.is_to_end(marked, stat.start, others):
+                found[pid] = True
         return found
 
     def _close(self) -> None:
@@ -252,12 +252,17 @@ class _Child:
         for pipe in self._pipes:
             pipe.close()
         os.close(self._leash)
-        _leaders.discard(self._pid)
+        _runs.pop(self._pid, None)
 
 
-def _start(argv: Sequence[str], env: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], int]:
+def _start(argv: Sequence[str], env: Mapping[str, str], run: orphans.Run) -> tuple[subprocess.Popen[bytes], int]:
     """Starts the program; answers it and our end of its leash."""
-    inherited, ours = os.pipe()
+    mark = run.mark()
+    try:
+        inherited, ours = os.pipe()
+    except OSError:
+        os.close(mark)
+        raise
     try:
         popen = subprocess.Popen(
             list(argv),
@@ -267,8 +272,9 @@ def _start(argv: Sequence[str], env: Mapping[str, str]) -> tuple[subprocess.Pope
             stderr=subprocess.PIPE,
             env=env,
             start_new_session=True,
-            pass_fds=(inherited,),
+            pass_fds=(inherited, mark),
         )
+        file_limit.restore_for_child(popen.pid)
         # A kernel without these commands only loses the leash.
         with contextlib.suppress(OSError):
             fcntl.fcntl(inherited, fcntl.F_SETOWN, -popen.pid)
@@ -279,6 +285,7 @@ def _start(argv: Sequence[str], env: Mapping[str, str]) -> tuple[subprocess.Pope
         raise
     finally:
         os.close(inherited)
+        os.close(mark)
     return popen, ours
 
 
@@ -472,76 +479,3 @@ class _Buffer(_Sink):
 
 def _lines(stream: Stream, on_line: LineSink | None) -> _Sink:
     return _Lines(stream, on_line) if on_line is not None else _Sink()
-
-
-@dataclass(frozen=True, slots=True)
-class _Stat:
-    """What /proc tells about a process, ended ones included.
-
-    Attributes:
-        ended: whether it only waits to be reaped.
-        session: the id of its session.
-        start: when it was started, in clock ticks since boot.
-        bare: whether its environment is known to be empty.
-    """
-
-    ended: bool
-    session: int
-    start: int
-    bare: bool
-
-    @classmethod
-    def read(cls, pid: int) -> _Stat | None:
-        """Reads it; None when there is no such process."""
-        try:
-            text = Path(f"/proc/{pid}/stat").read_bytes()
-        except OSError:
-            return None
-        # The second field is the name in parentheses, and may itself hold blanks and parentheses.
-        fields = text[text.rindex(b")") + 2 :].split()
-        return cls(
-            ended=fields[0] in {b"Z", b"X"},
-            session=int(fields[3]),
-            start=int(fields[19]),
-            bare=fields[47] == fields[48] != b"0",
-        )
-
-
-def _children() -> set[int]:
-    """Answers our children, the adopted and the unreaped included."""
-    found: set[int] = set()
-    for thread in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(OSError):
-            found.update(map(int, (thread / "children").read_bytes().split()))
-    return found
-
-
-def _foreign(since: int) -> Iterator[tuple[int, _Stat]]:
-    """Yields children in foreign sessions that still run, and reaps what has ended.
-
-    Only unreaped children of ours are looked at, so no number is reused. An ended process has no environment left to
-    tell whose it was: session and age must do.
-    """
-    for pid in _children() - _leaders:
-        stat = _Stat.read(pid)
-        if stat is None or stat.session == os.getsid(0) or stat.start < since:
-            continue
-        if stat.ended:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
-        else:
-            yield pid, stat
-
-
-def _has_run_id(pid: int, run_id: str) -> bool | None:
-    """Answers None while there is no environment: it is just ending, or between the middle and the end of execve."""
-    try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes()
-    except ProcessLookupError:
-        return None
-    except OSError:
-        return False
-    if environment:
-        return f"{RUN_ID}={run_id}".encode() in environment
-    stat = _Stat.read(pid)
-    return False if stat is None or stat.bare else None

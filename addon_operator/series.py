@@ -12,7 +12,7 @@ import dataclasses
 import itertools
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from prometheus_client import Metric
@@ -79,6 +79,10 @@ class Family(Collector):
         """Forgets the series whose first label has this value."""
         self._states = {labels: state for labels, state in self._states.items() if labels[0] != first}
 
+    def keep(self, first: Collection[str]) -> None:
+        """Forgets the series whose first label has none of these values."""
+        self._states = {labels: state for labels, state in self._states.items() if labels[0] in first}
+
     def describe(self) -> list[Metric]:
         """Tells the registry the names, so that none is declared twice."""
         return [Metric(name, self.text, self.kind) for name in self.names]
@@ -92,26 +96,27 @@ class Family(Collector):
             yield family
 
 
-class LiveGauges(Collector):
-    """Gauges that are read together when somebody looks, so that they are never late."""
-
-    kind: SeriesKind = "gauge"
+class LiveSeries(Collector):
+    """Metrics that are read together when somebody looks, so that they are never late."""
 
     def __init__(
         self,
         texts: Mapping[str, str],
         labels: Sequence[str],
         read: Callable[[], Iterable[tuple[Sequence[str], Sequence[float]]]],
+        kind: SeriesKind,
     ) -> None:
         """Takes what they are called; reads nothing yet.
 
         Args:
-            texts: the gauges' names, and what each says.
+            texts: the metrics' names, and what each says.
             labels: the names of the labels, the same for all of them.
-            read: gives the labels' values with one value for each gauge. Values with the same labels are added up: a
+            kind: the same for all of them; no histogram.
+            read: gives the labels' values with one value for each metric. Values with the same labels are added up: a
                 series must not be there twice.
         """
         self.names = tuple(texts)
+        self.kind = kind
         self._texts = texts
         self._labels = labels
         self._read = read
@@ -144,17 +149,23 @@ def add_samples(family: Metric, labels: dict[str, str], state: State, buckets: S
     family.add_sample(family.name + "_count", labels, sum(state.counts))
 
 
-def render(families: Iterable[Metric]) -> bytes:
-    """Writes families as Prometheus text (0.0.4); those without a series are left out."""
-    return "".join(line for family in families for line in _lines(family)).encode()
+def render(families: Iterable[Metric], *, headers: bool = True) -> bytes:
+    """Writes families as Prometheus text (0.0.4); those without a series are left out.
+
+    Args:
+        families: with their samples.
+        headers: whether type and help come first; not for the rest of a family that is written in pieces.
+    """
+    return "".join(line for family in families for line in _lines(family, headers=headers)).encode()
 
 
-def _lines(family: Metric) -> Iterator[str]:
+def _lines(family: Metric, *, headers: bool) -> Iterator[str]:
     if not family.samples:
         return
     # The library's counters carry _total in the sample, not in the family; ours carry the published name in both.
     name = family.samples[0].name if family.type == "counter" else family.name
-    yield f"# HELP {name} {family.documentation.replace(chr(92), chr(92) * 2)}\n# TYPE {name} {family.type}\n"
+    if headers:
+        yield f"# HELP {name} {family.documentation.replace(chr(92), chr(92) * 2)}\n# TYPE {name} {family.type}\n"
     for sample in family.samples:
         pairs = ",".join(f'{label}="{_escape(value)}"' for label, value in sorted(sample.labels.items()))
         yield f"{sample.name}{'{' + pairs + '}' if pairs else ''} {_number(sample.value)}\n"

@@ -156,6 +156,7 @@ TABLE: tuple[Setting, ...] = (
         None,
         "Namespace of the ConfigMap and of all releases.",
     ),
+    _row("pod", "ADDON_OPERATOR_POD", "text", None, "Name of the Pod, for the Lease; the host name unless given."),
     _row("config_map", "ADDON_OPERATOR_CONFIG_MAP", "name", "addon-operator", "Name of the ConfigMap with values."),
     _row(
         "modules_dirs",
@@ -184,7 +185,7 @@ TABLE: tuple[Setting, ...] = (
         "ADDON_OPERATOR_TMP_DIR SHELL_OPERATOR_TMP_DIR",
         "path",
         "/tmp/addon-operator",  # noqa: S108 -- the documented default; files in it are 0600 in 0700 directories
-        "Directory for the files of hook and helm runs.",
+        "Directory for the files of hook and helm runs; the operator's own, others must not be able to write to it.",
     ),
     Setting(
         "keep_tmp_files",
@@ -231,6 +232,13 @@ TABLE: tuple[Setting, ...] = (
         "kube-client-qps",
     ),
     _row("kube_burst", "KUBE_CLIENT_BURST", "integer", "100", "Requests at once above that.", "kube-client-burst"),
+    _row(
+        "readyz_requires_api_server",
+        "READYZ_REQUIRES_API_SERVER",
+        "boolean",
+        "false",
+        "/readyz fails while the API server does not answer.",
+    ),
     _row("helm_bin", "HELM_BIN_PATH", "path", None, "Path of helm 3; looked up on PATH unless set.", "helm-bin-path"),
     _row("helm_history_max", "HELM_HISTORY_MAX", "integer", "10", "Revisions that helm keeps of a release; 0 = all."),
     _row("helm_timeout_s", "HELM_TIMEOUT", "duration", "20m", "How long one helm operation may take.", "helm-timeout"),
@@ -240,6 +248,14 @@ TABLE: tuple[Setting, ...] = (
         "text",
         None,
         "A release that is never purged: the operator's own.",
+    ),
+    _row(
+        "max_removals",
+        "ADDON_OPERATOR_MAX_REMOVALS MAX_REMOVALS",
+        "integer",
+        None,
+        "Modules that one converge may uninstall without a flag that says so; half of the installed ones, at least 3, "
+        "unless given.",
     ),
     _row(
         "crd_extra_labels",
@@ -279,6 +295,13 @@ TABLE: tuple[Setting, ...] = (
         "30s",
         "Deadline of `hook --config`.",
         "hook-config-timeout",
+    ),
+    _row(
+        "hook_max_series",
+        "HOOK_MAX_SERIES",
+        "count",
+        "10000",
+        "Series that the metrics of one hook may have; more are dropped.",
     ),
     _row(
         "enabled_timeout_s",
@@ -359,7 +382,6 @@ TABLE: tuple[Setting, ...] = (
 )
 
 _ONE_LIMIT = "all requests to the API server have one limit, --kube-client-qps and --kube-client-burst"
-_NO_ELECTION = "there is no election of a leader: run one replica"
 _NO_TRACING = "nothing is traced"
 
 FOREIGN: tuple[Foreign, ...] = (
@@ -374,8 +396,7 @@ FOREIGN: tuple[Foreign, ...] = (
     Foreign(
         "object-patcher-kube-client-timeout", "OBJECT_PATCHER_KUBE_CLIENT_TIMEOUT", "each request has its deadline"
     ),
-    Foreign("ha", "ADDON_OPERATOR_HA", _NO_ELECTION),
-    Foreign("pod", "ADDON_OPERATOR_POD", _NO_ELECTION),
+    Foreign("ha", "ADDON_OPERATOR_HA", "a second operator waits for the end of the first one, with or without it"),
     Foreign("tracing-otlp-endpoint", "TRACING_OTLP_ENDPOINT", _NO_TRACING),
     Foreign("tracing-otlp-auth-token", "TRACING_OTLP_AUTH_TOKEN", _NO_TRACING),
     Foreign("use-nelm", "USE_NELM", "releases are made with helm"),
@@ -394,6 +415,7 @@ class Settings:
     """
 
     namespace: str
+    pod: str | None
     config_map: str
     modules_dirs: tuple[Path, ...]
     global_hooks_dir: Path
@@ -408,15 +430,18 @@ class Settings:
     kube_server: str | None
     kube_qps: float
     kube_burst: int
+    readyz_requires_api_server: bool
     helm_bin: Path | None
     helm_history_max: int
     helm_timeout_s: float
     helm_ignore_release: str | None
+    max_removals: int | None
     crd_extra_labels: tuple[tuple[str, str], ...]
     crd_filter_prefixes: tuple[str, ...]
     strict_values: bool
     hook_timeout_s: float
     hook_config_timeout_s: float
+    hook_max_series: int
     enabled_timeout_s: float
     kill_grace_s: float
     shutdown_grace_s: float

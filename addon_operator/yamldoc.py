@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import yaml
 
@@ -29,7 +29,8 @@ class YamlDocument:
     Attributes:
         value: its content; an empty text is null.
         lines: JSON pointer -> line (from 1) of the key or list item.
-        warnings: what another reader would understand differently, one line each.
+        warnings: keys that are there twice, of which the last one wins, and what another reader would understand
+            differently; one line each, the last one counts what is left out.
     """
 
     value: JsonValue
@@ -43,11 +44,27 @@ _MOST_REPEATED = 100_000
 _SMALLEST, _LARGEST = -(2**63), 2**64 - 1
 
 
+_MISFIT = "a value does not fit its tag"
+_MOST_WARNINGS = 10
 _STRINGS = frozenset({"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"})
 
 
+_MERGE = "tag:yaml.org,2002:merge"
+
+
 class _Loader(yaml.CSafeLoader):
-    """The safe loader without timestamps, which JSON has not, and without the old meaning of `=`: they are strings."""
+    """The safe loader without timestamps, which JSON has not, and without the old meaning of `=`: they are strings.
+
+    Whatever its constructors raise is a YAML error: they trust tags, and meet any text behind one (`!!bool word`).
+    """
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
+        try:
+            return super().construct_object(node, deep)
+        except (yaml.YAMLError, RecursionError):
+            raise
+        except Exception:  # noqa: BLE001 -- KeyError, IndexError, OverflowError ...: each quotes the value
+            raise yaml.constructor.ConstructorError(None, None, _MISFIT, node.start_mark) from None
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -93,7 +110,9 @@ def load(text: str, where: str) -> YamlDocument:
         node = loader.get_single_node()
         if node is None:
             return YamlDocument(None, {}, ())
-        return YamlDocument(_value(loader, node, where), dict(_lines(node, "")), tuple(_warnings(node, where)))
+        # Before the values are made: merged keys stand beside those that override them afterwards.
+        warnings = tuple(_few(_warnings(loader, node, "", set()), where))
+        return YamlDocument(_value(loader, node, where), dict(_lines(node, "")), warnings)
 
 
 def load_all(text: str, where: str) -> list[JsonValue]:
@@ -118,14 +137,17 @@ def dump(value: JsonValue) -> str:
 
 @contextlib.contextmanager
 def _reading(text: str, where: str) -> Iterator[_Loader]:
-    _check_size(text, where)
-    loader = _Loader(text)
     try:
-        yield loader
+        _check_size(text, where)
+        loader = _Loader(text)
+        try:
+            yield loader
+        finally:
+            loader.dispose()
     except yaml.YAMLError as error:
-        raise YamlError(_describe(error, where)) from error
-    finally:
-        loader.dispose()
+        raise YamlError(_describe(error, where)) from None
+    except UnicodeEncodeError:
+        raise YamlError(f"{where}: not a valid Unicode text") from None
 
 
 def _value(loader: _Loader, node: yaml.Node, where: str) -> JsonValue:
@@ -133,11 +155,11 @@ def _value(loader: _Loader, node: yaml.Node, where: str) -> JsonValue:
         value = _as_json(loader.construct_document(node), "")
         jsondoc.dumps(value)
     except _NotJson as error:
-        raise YamlError(f"{_place(node, error.pointer, where)}: {error.pointer or '/'}: {error}") from error
-    except (ValueError, TypeError, AttributeError) as error:
-        raise YamlError(f"{where}: a value does not fit its type, or JSON cannot hold it") from error
-    except RecursionError as error:
-        raise YamlError(f"{where}: aliases make it nested too deeply") from error
+        raise YamlError(f"{_place(node, error.pointer, where)}: {error.pointer or '/'}: {error}") from None
+    except ValueError:
+        raise YamlError(f"{where}: JSON cannot hold a value") from None
+    except RecursionError:
+        raise YamlError(f"{where}: aliases make it nested too deeply") from None
     return value
 
 
@@ -155,25 +177,26 @@ def _check_size(text: str, where: str) -> None:
     values = repeated = 0
     sizes: dict[str, int] = {}
     above: list[tuple[str | None, int]] = []
-    try:
-        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
-            if isinstance(event, yaml.CollectionStartEvent):
-                above.append((event.anchor, values))
-            elif isinstance(event, yaml.CollectionEndEvent):
-                anchor, before = above.pop()
-                if anchor:
-                    sizes[anchor] = values - before
-            elif isinstance(event, yaml.AliasEvent):
-                size = sizes.get(str(event.anchor), 1)
-                repeated, values = repeated + size, values + size
-            values += 1
-            if len(above) > _DEEPEST or repeated > _MOST_REPEATED:
-                deep = len(above) > _DEEPEST
-                what = f"nested deeper than {_DEEPEST} levels" if deep else "aliases repeat too much"
-                line = event.start_mark.line + 1 if event.start_mark else 0
-                raise YamlError(f"{where}:{line}: {what}")
-    except yaml.YAMLError as error:
-        raise YamlError(_describe(error, where)) from error
+    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            above.append((event.anchor, values))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = above.pop()
+            if anchor:
+                sizes[anchor] = values - before
+        elif isinstance(event, yaml.AliasEvent):
+            size = sizes.get(str(event.anchor), 1)
+            repeated, values = repeated + size, values + size
+        values += 1
+        if len(above) > _DEEPEST or repeated > _MOST_REPEATED:
+            deep = len(above) > _DEEPEST
+            what = f"nested deeper than {_DEEPEST} levels" if deep else "aliases repeat too much"
+            line = event.start_mark.line + 1 if event.start_mark else 0
+            raise YamlError(f"{where}:{line}: {what}")
+
+
+# What the library's constructors say about nodes; all else that they say may quote a value.
+_CONSTANT = ("expected a ", "found unhashable key")
 
 
 def _describe(error: yaml.YAMLError, where: str) -> str:
@@ -182,6 +205,8 @@ def _describe(error: yaml.YAMLError, where: str) -> str:
     if problem.startswith("could not determine a constructor"):
         # The library's words quote the tag, which may be a text, or a password, that somebody forgot to quote.
         problem = "an unknown tag: quote a text that begins with '!'"
+    elif isinstance(error, yaml.constructor.ConstructorError) and not problem.startswith(_CONSTANT):
+        problem = _MISFIT
     return f"{where}:{mark.line + 1}: {problem}" if mark else f"{where}: {problem}"
 
 
@@ -198,17 +223,45 @@ def _lines(node: yaml.Node, pointer: str) -> Iterator[tuple[str, int]]:
             yield from _lines(item, child)
 
 
-def _warnings(node: yaml.Node, where: str) -> Iterator[str]:
+def _warnings(loader: _Loader, node: yaml.Node, pointer: str, seen: set[int]) -> Iterator[tuple[int, str]]:
+    """Yields line and text; a node that aliases repeat counts once."""
+    if id(node) in seen:
+        return
+    seen.add(id(node))
+    line = node.start_mark.line + 1
     if isinstance(node, yaml.MappingNode):
-        for pair in node.value:
-            for part in pair:
-                yield from _warnings(part, where)
+        keys: set[str] = set()
+        for key, value in node.value:
+            child = f"{pointer}/{escape(str(key.value))}"
+            name = _name(loader, key)
+            if name in keys:
+                yield key.start_mark.line + 1, f"{child}: duplicate key, the last one wins"
+            if name is not None:
+                keys.add(name)
+            yield from _warnings(loader, key, child, seen)
+            yield from _warnings(loader, value, child, seen)
     elif isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            yield from _warnings(item, where)
+        for index, item in enumerate(node.value):
+            yield from _warnings(loader, item, f"{pointer}/{index}", seen)
     elif isinstance(node, yaml.ScalarNode) and not node.style and node.value in {"y", "n", "Y", "N"}:
-        line = node.start_mark.line + 1
-        yield f"{where}:{line}: a bare {node.value} is a string here, a boolean for Helm: quote it or write true/false"
+        yield line, f"a bare {node.value} is a string here, a boolean for Helm: quote it or write true/false"
+
+
+def _name(loader: _Loader, key: yaml.Node) -> str | None:
+    """Gives the name that a key will have; None for what is no name of its own, or none at all."""
+    if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
+        return None
+    try:
+        return _key(loader.construct_object(key), "")
+    except _NotJson:
+        return None
+
+
+def _few(warnings: Iterable[tuple[int, str]], where: str) -> Iterator[str]:
+    found = list(warnings)
+    yield from (f"{where}:{line}: {text}" for line, text in found[:_MOST_WARNINGS])
+    if left := found[_MOST_WARNINGS:]:
+        yield f"{where}:{left[0][0]}: {len(left)} more from here on"
 
 
 class _NotJson(Exception):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 
+import pytest
+import structlog
 from hypothesis import settings
 
 # How long an example takes says nothing on a machine that others use, too.
@@ -14,3 +17,19 @@ settings.load_profile("no deadline")
 # Ctrl-C need it as a terminal would have it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options of tests/robustness; pytest reads options from this file only."""
+    group = parser.getgroup("robustness")
+    group.addoption("--robustness", action="store_true", help="run the long part of tests/robustness, and only that")
+    group.addoption("--seed", type=int, default=None, help="what random cases are drawn from")
+    group.addoption("--case", default=None, help="run only this case of a robustness test with many")
+    group.addoption("--minutes", type=float, default=None, help="how long each robustness test may take")
+
+
+@pytest.fixture(autouse=True)
+def _log_is_set_up_anew() -> Iterator[None]:
+    """A log that one test has set up holds back nothing in the next: lines that repeat would be missing there."""
+    yield
+    structlog.reset_defaults()

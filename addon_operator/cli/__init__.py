@@ -19,6 +19,11 @@ _COMMANDS = {
     "global": ("addon_operator.cli.global_", "global_", "Look at global hooks and values."),
     "queue": ("addon_operator.cli.queue", "queue", "Look at the task queues."),
     "config": ("addon_operator.cli.config", "config", "Look at and change settings of a running operator."),
+    "confirm-removals": (
+        "addon_operator.cli.removals",
+        "confirm_removals",
+        "Uninstall modules that are held after all.",
+    ),
     "raw": ("addon_operator.cli.raw", "raw", "Ask any path of the debug socket."),
     "dev": ("addon_operator.cli.dev", "dev", "A local control plane for trying modules out."),
     "shell-lib": ("addon_operator.cli.shell_lib", "shell_lib", "Show where the library for bash hooks is."),

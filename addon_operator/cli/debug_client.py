@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import http.client
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -50,8 +50,13 @@ def get(socket_path: str, path: str, query: Mapping[str, str] | None = None) -> 
     return _exchange(socket_path, "GET", target)
 
 
-def post(socket_path: str, path: str, form: Mapping[str, str]) -> bytes:
+def post(socket_path: str, path: str, form: Mapping[str, str] | Sequence[tuple[str, str]]) -> bytes:
     """Sends a form and gives the answer.
+
+    Args:
+        socket_path: where the operator listens.
+        path: starts with `/`.
+        form: field -> text; pairs where a field stands more than once.
 
     Raises:
         click.ClickException: as `get`.

@@ -11,12 +11,15 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from addon_operator import settings
 from addon_operator.errors import AddonOperatorError, SettingsError
+
+if TYPE_CHECKING:  # it comes with the operator
+    from structlog.typing import FilteringBoundLogger
 
 
 def _import_app() -> ModuleType:
@@ -72,11 +75,24 @@ def start(*, once: bool, **flags: str | None) -> None:
             click.echo(f"Error: {line}", err=True)
         sys.exit(1)
     app = _import_app()
+    sys.exit(exit_status(lambda: app.run(chosen, once=once), app.log, json=chosen.log_type == "json"))
+
+
+def exit_status(run: Callable[[], int], log: FilteringBoundLogger, *, json: bool) -> int:
+    """Runs the operator, and says why it cannot go on: by a message without values, never by a bare traceback.
+
+    Args:
+        run: returns the exit status.
+        log: of the operator.
+        json: whether all that is printed must be JSON.
+    """
     try:
-        sys.exit(app.run(chosen, once=once))
+        return run()
     except AddonOperatorError as error:
-        if chosen.log_type == "json":
-            app.log.error("operator cannot go on", error=error)
+        if json:
+            log.error("operator cannot go on", error=error)
         else:
             click.echo(f"Error: {error}", err=True)
-        sys.exit(1)
+    except Exception as error:
+        log.error("operator cannot go on: internal error", error=error, exc_info=error)
+    return 1

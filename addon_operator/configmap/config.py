@@ -7,6 +7,7 @@ difference is empty. Source: contract.md 2.8, 3.6.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
@@ -72,7 +73,10 @@ class OperatorConfig:
         """
         data = await self._source.read()
         if data is None:
-            log.info("ConfigMap does not exist yet", scope=self.where)
+            log.warning(
+                "ConfigMap does not exist: the values of the files are in force; modules that only it enabled are held",
+                scope=self.where,
+            )
         self._commit(self._parse(data))
 
     def receive(self, data: Mapping[str, str] | None) -> None:
@@ -161,10 +165,10 @@ class OperatorConfig:
         if data is None:
             return empty_document()
         document = parse(data, where=self.where, known=self._module_keys())
-        if document.warnings != self._warned:
-            self._warned = document.warnings
-            for warning in document.warnings:
-                log.warning("ConfigMap", reason=warning)
+        for warning in document.warnings:
+            if warning not in self._warned:
+                log.warning("something in the ConfigMap has no effect", reason=warning)
+        self._warned = document.warnings
         return document
 
     def _commit(self, document: ConfigDocument) -> None:
@@ -183,6 +187,9 @@ class OperatorConfig:
         if not diff(self.in_force, document).empty:
             self._waiting = document
             self._on_accepted()
+            return
+        # An empty ConfigMap says what a missing one says, but its silence means something else.
+        self.in_force = dataclasses.replace(self.in_force, exists=document.exists)
 
     def _located(self, error: AddonOperatorError) -> ConfigMapError:
         return error if isinstance(error, ConfigMapError) else ConfigMapError(f"{self.where}: {error}")

@@ -8,7 +8,7 @@ Source: contract.md 2.8.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from addon_operator import jsondoc, yamldoc
 from addon_operator.errors import ConfigMapError
@@ -18,6 +18,9 @@ from addon_operator.values.layers import ENABLED_SUFFIX, GLOBAL
 
 MAINTENANCE_SUFFIX = "Maintenance"
 """What follows the section key in the name of a maintenance flag."""
+
+_SHOWN_KEYS = 5
+_SHOWN_PROBLEMS = 20
 
 NO_RECONCILIATION = "NoResourceReconciliation"
 """The only maintenance mode: helm is left alone."""
@@ -32,17 +35,19 @@ class ConfigDocument:
         flags: section key -> enable flag.
         maintenance: section key -> maintenance mode; keys without one are left out.
         warnings: what is probably not meant so, one line each.
+        exists: there is a ConfigMap; what one that does not exist leaves unsaid is nobody's decision.
     """
 
     sections: Mapping[str, JsonValue] = dataclasses.field(repr=False)
     flags: Mapping[str, bool]
     maintenance: Mapping[str, str]
     warnings: tuple[str, ...] = ()
+    exists: bool = True
 
     def with_changes(self, sections: Mapping[str, JsonValue], flags: Mapping[str, bool | None]) -> ConfigDocument:
         """Answers the document after `to_data` has written the same changes."""
         kept = {key: flag for key, flag in {**self.flags, **flags}.items() if flag is not None}
-        return dataclasses.replace(self, sections={**self.sections, **sections}, flags=kept)
+        return dataclasses.replace(self, sections={**self.sections, **sections}, flags=kept, exists=True)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,7 +74,7 @@ class ConfigChange:
 
 def empty_document() -> ConfigDocument:
     """Answers what a ConfigMap says that does not exist."""
-    return ConfigDocument({}, {}, {})
+    return ConfigDocument({}, {}, {}, exists=False)
 
 
 def parse(data: Mapping[str, str], *, where: str, known: Collection[str]) -> ConfigDocument:
@@ -88,10 +93,11 @@ def parse(data: Mapping[str, str], *, where: str, known: Collection[str]) -> Con
     for key, text in data.items():
         reader.read(key, text)
     if reader.problems:
-        raise ConfigMapError("\n".join(reader.problems))
+        shown, left = reader.problems[:_SHOWN_PROBLEMS], reader.problems[_SHOWN_PROBLEMS:]
+        raise ConfigMapError("\n".join([*shown, *([f"{where}: {len(left)} more problems"] if left else [])]))
     # An explicit flag is stronger than the old form, whichever comes first.
     flags = reader.bare_flags | reader.flags
-    return ConfigDocument(reader.sections, flags, reader.maintenance, tuple(reader.warnings))
+    return ConfigDocument(reader.sections, flags, reader.maintenance, (*reader.warnings, *reader.unknown()))
 
 
 def diff(old: ConfigDocument, new: ConfigDocument) -> ConfigChange:
@@ -145,6 +151,7 @@ class _Reader:
         self.maintenance: dict[str, str] = {}
         self.warnings: list[str] = []
         self.problems: list[str] = []
+        self._unknown: dict[str, str] = {}
         self._where = where
         self._known = known | {GLOBAL}
 
@@ -155,16 +162,25 @@ class _Reader:
         if key in self._known:
             self._section(key, text)
         elif enabled is not None:
-            self._warn_if_unknown(enabled, key)
+            self._note_unknown(enabled, key)
             self._flag(enabled, key, text)
         elif maintained != key and (maintained in self._known or text.strip() in {"", NO_RECONCILIATION}):
-            self._warn_if_unknown(maintained, key)
+            self._note_unknown(maintained, key)
             self._maintenance(maintained, key, text)
         elif layers.is_section_key(key):
-            self._warn_if_unknown(key, key)
+            self._note_unknown(key, key)
             self._section(key, text)
         else:
             self._problem(key, f"bad module name, it should be camelCased, such as {_camel(key)!r}")
+
+    def unknown(self) -> Iterator[str]:
+        """Yields one warning about all keys of modules that do not exist."""
+        keys = sorted(self._unknown)
+        if len(set(self._unknown.values())) == 1:
+            yield f"{self._place(keys[0])}: there is no module {self._unknown[keys[0]]!r}"
+        elif keys:
+            left = f" and {len(keys) - _SHOWN_KEYS} more" if len(keys) > _SHOWN_KEYS else ""
+            yield f"{self._where}: {len(keys)} keys of modules that do not exist: {', '.join(keys[:_SHOWN_KEYS])}{left}"
 
     def _section(self, key: str, text: str) -> None:
         place = self._place(key)
@@ -196,9 +212,9 @@ class _Reader:
         elif mode:
             self.maintenance[section] = mode
 
-    def _warn_if_unknown(self, section: str, key: str) -> None:
-        if section not in self._known - {GLOBAL}:
-            self.warnings.append(f"{self._place(key)}: there is no module {layers.module_name(section)!r}")
+    def _note_unknown(self, section: str, key: str) -> None:
+        if section == GLOBAL or section not in self._known:
+            self._unknown[key] = layers.module_name(section)
 
     def _problem(self, key: str, problem: str) -> None:
         self.problems.append(f"{self._place(key)}: {problem}")

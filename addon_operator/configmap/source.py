@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from addon_operator import jsondoc
 from addon_operator.errors import KubeError
 from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient
+from addon_operator.kube.history import version_number
 from addon_operator.kube.informer import Event, Informer
 from addon_operator.kube.refs import CONFIG_MAPS, metadata_of
 from addon_operator.logs import get_logger
@@ -23,8 +24,8 @@ log = get_logger("configmap")
 ConfigData = Mapping[str, str]
 
 ABSENCE_COUNTS_AFTER_S = 3.0
-"""How long a ConfigMap that was there must be away before it counts as none: `kubectl replace --force` and others
-delete it a moment before they create it again, and an empty ConfigMap may uninstall a module with its data."""
+"""How long a ConfigMap that was there must be away before it counts as missing: `kubectl replace --force` and others
+delete it a moment before they create it again, and each change of values may cost an upgrade."""
 
 _ATTEMPTS = 10
 _LONGEST_PAUSE_S = 0.2
@@ -34,7 +35,13 @@ class ConfigMapSource:
     """One ConfigMap that others may change, delete or create at any time."""
 
     def __init__(
-        self, client: KubeClient, namespace: str, name: str, *, on_change: Callable[[ConfigData | None], None]
+        self,
+        client: KubeClient,
+        namespace: str,
+        name: str,
+        *,
+        on_change: Callable[[ConfigData | None], None],
+        before_create: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Prepares it; `run` watches.
 
@@ -46,6 +53,9 @@ class ConfigMapSource:
                 first one and those that `save` made included; None when there is no ConfigMap, which takes
                 `ABSENCE_COUNTS_AFTER_S` if there was one, and the API server to say that it is still away. Not told
                 while a `save` is under way: what arrives meanwhile comes after the caller of `save` had its turn.
+            before_create: awaited before `save` creates the ConfigMap, and before another one counts that lacks flags
+                or global values of the one it replaces. Whoever sees it afterwards cannot know that the former one was
+                missing, so what must not be lost has to be noted by then.
         """
         self._client = client
         self._collection = CONFIG_MAPS.path(namespace)
@@ -54,18 +64,24 @@ class ConfigMapSource:
         self._name = name
         self._where = f"ConfigMap {namespace}/{name}"
         self._on_change = on_change
+        self._before_create = before_create
         self._saving = asyncio.Lock()
         self._newest = 0  # version of what was saved or looked up last: the watch may yet bring older ones
         self._heard = False
         self._exists = False  # as far as is known; still so while an absence does not count yet
         self._absence: asyncio.Task[None] | None = None
         self._held_back: list[tuple[int, ConfigData | None]] = []
+        self._uid = ""
+        self._last: ConfigData = {}  # what the ConfigMap with this uid was known to hold last
+        self._replacement: asyncio.Task[None] | None = None
         self._informer = Informer(
             client,
             CONFIG_MAPS,
             namespace=namespace,
             field_selector=f"metadata.name={name}",
             handler=self._take,
+            on_rewind=self._forget_versions,
+            resumes=False,
         )
 
     async def read(self) -> ConfigData | None:
@@ -78,6 +94,7 @@ class ConfigMapSource:
         if current is None:
             return None
         self._exists = True
+        self._know(current)
         return _data(current)
 
     async def run(self) -> None:
@@ -87,10 +104,12 @@ class ConfigMapSource:
                 group.create_task(self._informer.run(), name="informer of the ConfigMap")
                 await self._informer.synced.wait()
                 if not self._heard:
-                    self._gone(_version(self._informer.resource_version))
+                    self._gone(version_number(self._informer.resource_version))
         finally:
-            if absence := self._end_absence():
-                await asyncio.gather(absence, return_exceptions=True)
+            if self._replacement is not None:
+                self._replacement.cancel()
+            ended = [task for task in (self._end_absence(), self._replacement) if task is not None]
+            await asyncio.gather(*ended, return_exceptions=True)
 
     async def save(self, mutate: Callable[[ConfigData], ConfigData]) -> ConfigData:
         """Changes the data and gives what is stored afterwards.
@@ -107,6 +126,8 @@ class ConfigMapSource:
             KubeError: it could not be read or written, or others write all the time (409).
         """
         async with self._saving:
+            if (replacement := self._replacement) is not None:
+                await asyncio.wait({replacement})
             try:
                 return await self._save(mutate)
             finally:
@@ -124,6 +145,9 @@ class ConfigMapSource:
             new = dict(mutate(old))
             if new == old:
                 return old
+            if self._before_create is not None and (current is None or self._replaces(current)):
+                await self._before_create()
+            seen = self._informer.seen
             try:
                 stored = await self._write(current, new)
             except KubeError as error:
@@ -132,15 +156,19 @@ class ConfigMapSource:
                     raise
                 await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE_S))  # noqa: S311 -- parts two writers
             else:
-                self._note(stored)
+                version = str(metadata_of(stored).get("resourceVersion") or "")
+                # Not the highest: a server that has gone back gives lower ones.
+                self._newest = version_number(version) or 0
+                self._informer.wrote(version, after=seen)
                 self._exists = True
+                self._know(stored)
                 return new
 
     async def _get(self) -> JsonObject | None:
         try:
             return _object(await self._client.request("GET", self._path))
         except KubeError as error:
-            if error.status == 404:
+            if error.not_found:
                 return None
             raise
 
@@ -158,14 +186,43 @@ class ConfigMapSource:
         return _object(await self._client.request("PUT", self._path, body=jsondoc.dumps(body)))
 
     def _take(self, event: Event) -> None:
-        version = _version(metadata_of(event.object).get("resourceVersion"))
+        version = version_number(metadata_of(event.object).get("resourceVersion"))
         if event.kind == "DELETED":
             self._gone(version)
             return
         self._exists = True
         if self._end_absence():
             log.info("ConfigMap is back", scope=self._where)
+        before = self._before_create
+        if before is not None and self._replacement is None and self._replaces(event.object):
+            self._replacement = asyncio.create_task(self._replace(before), name="replacement of the ConfigMap")
+        self._know(event.object)
         self._hear(version, _data(event.object))
+
+    def _know(self, config_map: JsonObject) -> None:
+        self._uid, self._last = str(metadata_of(config_map).get("uid") or ""), _data(config_map)
+
+    def _replaces(self, config_map: JsonObject) -> bool:
+        """Returns whether this is another ConfigMap than the one before, and lacks what may have enabled modules."""
+        if not self._uid or metadata_of(config_map).get("uid") == self._uid:
+            return False
+        return any(key == "global" or key.endswith("Enabled") for key in self._last.keys() - _data(config_map).keys())
+
+    async def _replace(self, before: Callable[[], Awaitable[None]]) -> None:
+        """Lets the new ConfigMap count after what must not be lost is noted."""
+        while True:
+            try:
+                await before()
+            except KubeError as error:
+                message = (
+                    "a new ConfigMap does not count yet: what the former one enabled cannot be noted, trying again"
+                )
+                log.warning(message, scope=self._where, error=error)
+                await asyncio.sleep(ABSENCE_COUNTS_AFTER_S)
+            else:
+                break
+        self._replacement = None
+        self._release()
 
     def _gone(self, version: int | None) -> None:
         version = self._newest if version is None else version
@@ -173,8 +230,8 @@ class ConfigMapSource:
             self._hear(version, None)
         elif self._absence is None and version >= self._newest:
             log.warning(
-                f"ConfigMap is gone: if it is not back in {ABSENCE_COUNTS_AFTER_S:g} s, it counts as empty, "
-                "and modules that only it enables are uninstalled",
+                f"ConfigMap is gone: if it is not back in {ABSENCE_COUNTS_AFTER_S:g} s, the values of the files are in "
+                "force, and modules that only it enables are held: neither upgraded nor removed",
                 scope=self._where,
             )
             self._absence = asyncio.create_task(self._wait_for_return(version), name="absence of the ConfigMap")
@@ -214,27 +271,25 @@ class ConfigMapSource:
         if self._absence is not None:
             await asyncio.wait({self._absence}, timeout=ABSENCE_COUNTS_AFTER_S)
 
+    def _forget_versions(self) -> None:
+        """The API server has gone back to an older state: what it brings from now on may be lower, and is newer."""
+        self._newest = 0
+
     def _note(self, config_map: JsonObject) -> None:
-        self._newest = max(self._newest, _version(metadata_of(config_map).get("resourceVersion")) or 0)
+        self._newest = max(self._newest, version_number(metadata_of(config_map).get("resourceVersion")) or 0)
 
     def _hear(self, version: int | None, data: ConfigData | None) -> None:
         self._heard = True
         self._held_back.append((self._newest if version is None else version, data))
-        if not self._saving.locked():
-            self._release()
+        self._release()
 
     def _release(self) -> None:
-        if self._saving.locked():
+        if self._saving.locked() or self._replacement is not None:
             return
         held_back, self._held_back = self._held_back, []
         for version, data in held_back:
             if version >= self._newest:
                 self._on_change(data)
-
-
-def _version(text: object) -> int | None:
-    """Reads a resourceVersion, which the API server promises to be a growing number; None if it is not."""
-    return int(text) if isinstance(text, str) and text.isdecimal() else None
 
 
 def _data(config_map: JsonObject) -> dict[str, str]:

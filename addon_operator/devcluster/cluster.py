@@ -18,18 +18,19 @@ import os
 import platform
 import secrets
 import select
+import shutil
 import socket
 import subprocess
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from addon_operator.devcluster import files
 from addon_operator.devcluster.api import Api
 from addon_operator.devcluster.binaries import require
-from addon_operator.devcluster.commands import API_ONLY, CONTROL_PLANE, arguments
+from addon_operator.devcluster.commands import API_ONLY, CONTROL_PLANE, ETCD_DATA, arguments
 from addon_operator.devcluster.component import Component
 from addon_operator.devcluster.errors import DevClusterError
 
@@ -193,6 +194,43 @@ class DevCluster:
         """
         self._components["kube-apiserver"].start()
         self._wait("the API server", self._client().ready)
+
+    def back_up(self, to: Path) -> None:
+        """Copies what etcd holds into a new directory; etcd and the API server are away meanwhile.
+
+        Raises:
+            DevClusterError: as `open`.
+        """
+        with self._without_etcd():
+            shutil.copytree(self.directory / ETCD_DATA, to)
+
+    def restore(self, backup: Path, *, behind_the_apiserver: bool = False) -> None:
+        """Puts back what `back_up` copied, resource versions included; etcd and the API server are away meanwhile.
+
+        Controllers are not started again, and do not notice by themselves.
+
+        Args:
+            backup: the copy.
+            behind_the_apiserver: leaves the API server running, which goes on with what it remembers.
+
+        Raises:
+            DevClusterError: as `open`.
+        """
+        with self._without_etcd(behind_the_apiserver=behind_the_apiserver):
+            shutil.rmtree(self.directory / ETCD_DATA)
+            shutil.copytree(backup, self.directory / ETCD_DATA)
+
+    @contextlib.contextmanager
+    def _without_etcd(self, *, behind_the_apiserver: bool = False) -> Iterator[None]:
+        if not behind_the_apiserver:
+            self.stop_apiserver()
+        self._components["etcd"].stop(gently=True)
+        yield
+        self._components["etcd"].start()
+        if behind_the_apiserver:
+            self._wait("the API server", self._client().ready)
+        else:
+            self.start_apiserver()
 
     def environment(self) -> dict[str, str]:
         """Gives what a child process needs to use this cluster: kubeconfig, helm, and kubectl on PATH."""

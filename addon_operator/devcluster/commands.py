@@ -8,6 +8,7 @@ from typing import Final
 
 CONTROL_PLANE: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 API_ONLY: Final = CONTROL_PLANE[:2]
+ETCD_DATA: Final = "etcd"
 
 # Reserved for documentation (RFC 5737): without it the API server looks for a default route, which a machine
 # without network does not have; loopback it refuses.
@@ -55,7 +56,7 @@ def arguments(name: str, *, ports: Mapping[str, int], stages: Path) -> tuple[str
 
 def _etcd(client: str, peer: str) -> tuple[str, ...]:
     return (
-        "--data-dir=etcd",
+        f"--data-dir={ETCD_DATA}",
         f"--listen-client-urls={client}",
         f"--advertise-client-urls={client}",
         f"--listen-peer-urls={peer}",

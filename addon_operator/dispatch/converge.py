@@ -19,6 +19,7 @@ from addon_operator.jsondoc import JsonValue
 from addon_operator.logs import get_logger
 from addon_operator.metrics import Metrics
 from addon_operator.modules.enablement import Enablement
+from addon_operator.modules.holding import Holding
 from addon_operator.modules.loader import ModuleLoader
 from addon_operator.modules.plan import Verdict, make_plan
 from addon_operator.modules.registry import ModuleRegistry
@@ -67,9 +68,8 @@ class ConvergeHandler:
         store: ValuesStore,
         enablement: Enablement,
         runner: ModuleRunner,
+        holding: Holding,
         global_hooks: GlobalHooks,
-        owned_releases: Callable[[], Iterable[str]],
-        ignored_release: str | None,
         recheck_config: Callable[[], None],
         metrics: Metrics,
     ) -> None:
@@ -80,9 +80,8 @@ class ConvergeHandler:
         self._store = store
         self._enablement = enablement
         self._runner = runner
+        self._holding = holding
         self._global_hooks = global_hooks
-        self._owned_releases = owned_releases
-        self._ignored_release = ignored_release
         self._recheck_config = recheck_config
         self._metrics = metrics
 
@@ -128,6 +127,14 @@ class ConvergeHandler:
         except AddonOperatorError:
             return False  # the next converge reports it
 
+    def can_read(self) -> bool:
+        """Returns whether a converge could read the module directories now."""
+        try:
+            self._loader.scan()
+        except AddonOperatorError:
+            return False
+        return True
+
     def look_again(self) -> None:
         """Asks for a converge if values files or schemas on disk are not those in force any more."""
         try:
@@ -150,11 +157,12 @@ class ConvergeHandler:
         found = {module.name for module in scan.modules}
         for warning in scan.warnings:
             if warning not in self._registry.scan_warnings:
-                log.warning("module directories", reason=warning)
+                log.warning("something in the module directories has no effect", reason=warning)
         self._registry.scan_warnings = scan.warnings
         for name in known - found:
             await self._runner.abandon(name)
-            self._metrics.module_gone(name)
+        for path in {module.path for module in self._registry.modules} - {module.path for module in scan.modules}:
+            self._runner.forget_files(path)
         if known != found:
             log.info("modules on disk changed", added=sorted(found - known), removed=sorted(known - found))
         self._store.replace_modules(scan.sections)
@@ -172,36 +180,24 @@ class ConvergeHandler:
             self._metrics.discover_error()
             raise
         self._report(verdicts)
-        self._registry.replace_verdicts(verdicts)
-        releases = frozenset(self._owned_releases())
-        plan = make_plan(
-            self._registry.modules,
-            verdicts,
-            alive=self._registry.alive,
-            releases=releases,
-            unread=self._unread(releases),
-            ignored_release=self._ignored_release,
-        )
+        rules = self._holding.rules()
+        self._registry.replace_verdicts(verdicts, config_map_exists=rules.missing_config_map is None)
+        installed = self._holding.installed(self._unread(), self._enablement.config_flags())
+        plan = make_plan(self._registry.modules, verdicts, installed, rules)
+        await self._holding.enforce(plan.held)
         for name in plan.delete:
             self._runner.suspend(name)
         tasks = plan_tasks(plan, task.reason, crds_pending=self._runner.crds_pending(plan.crds))
         following = dataclasses.replace(converge, phase=ConvergePhase.WAIT_DELETE_AND_RUN_MODULES)
         return Again(following, head=tasks)
 
-    def _unread(self, releases: Collection[str]) -> Collection[str]:
+    def _unread(self) -> Collection[str]:
         """Names what the modules directories hold besides modules, if there are releases that no module has."""
-        known = {module.name for module in self._registry.modules}
-        orphans = sorted(set(releases) - known - {self._ignored_release})
+        orphans = self._holding.orphans()
         if not orphans:
             return ()
-        if not known:
-            log.error(
-                "no module is found, so nothing is purged: fill the modules directories, "
-                "or uninstall with helm what is not wanted any more",
-                release=", ".join(orphans),
-            )
         try:
-            return self._loader.names() - known
+            return self._loader.names() - {module.name for module in self._registry.modules}
         except AddonOperatorError as error:
             log.error("releases without a module are not purged", error=error, release=", ".join(orphans))
             return orphans
@@ -230,6 +226,7 @@ class ConvergeHandler:
         duration_s = now - (self.progress.started_at or now)
         self.progress.started_at = None
         self.progress.count += 1
+        self._metrics.keep_modules(module.name for module in self._registry.modules)
         self._metrics.converged(self.progress.activation, duration_s=duration_s)
         enabled = self._registry.enabled
         log.info("converge done", reason=task.reason, duration_s=duration_s, modules=len(enabled))

@@ -12,7 +12,14 @@ from addon_operator.backoff import TokenBucket
 from addon_operator.configmap.config import OperatorConfig
 from addon_operator.configmap.document import ConfigChange
 from addon_operator.dispatch.converge import ConvergeHandler
-from addon_operator.dispatch.routing import config_applied, global_values_changed, hook_changed_values, split_main
+from addon_operator.dispatch.routing import (
+    FollowUp,
+    config_applied,
+    converge_next,
+    global_values_changed,
+    hook_changed_values,
+    split_main,
+)
 from addon_operator.errors import AddonOperatorError, HookError, HookUnreachable
 from addon_operator.hooks.bindings import MAIN_QUEUE, Throttle
 from addon_operator.hooks.call import Changes, HookId
@@ -21,6 +28,7 @@ from addon_operator.hooks.effects import HookRuns, Run
 from addon_operator.hooks.hook import Hook, LoadedHooks
 from addon_operator.logs import get_logger
 from addon_operator.modules.enablement import Enablement
+from addon_operator.modules.holding import Holding
 from addon_operator.modules.registry import ModuleRegistry
 from addon_operator.modules.runner import Finished, ModuleRunner, Paused
 from addon_operator.reactions import Reactions
@@ -30,6 +38,7 @@ from addon_operator.tasks.task import (
     Again,
     ApplyConfig,
     AwaitSynchronization,
+    ConfirmRemovals,
     Converge,
     DeleteModule,
     Done,
@@ -46,6 +55,7 @@ from addon_operator.tasks.task import (
     RunModules,
     Task,
 )
+from addon_operator.values.layers import section_key
 
 log = get_logger("dispatch")
 
@@ -62,6 +72,7 @@ class Handlers:
         converge: ConvergeHandler,
         registry: ModuleRegistry,
         runner: ModuleRunner,
+        holding: Holding,
         hooks: HookRuns,
         reactions: Reactions,
         global_hooks: LoadedHooks,
@@ -75,6 +86,7 @@ class Handlers:
         self._converge = converge
         self._registry = registry
         self._runner = runner
+        self._holding = holding
         self._hooks = hooks
         self._reactions = reactions
         self._global_hooks = global_hooks
@@ -93,15 +105,8 @@ class Handlers:
         match task.payload:
             case RunHook() as run:
                 return await self._run_hook(task, run, queue)
-            case EnableSchedules(hook=hook):
-                self._reactions.schedule(self._global_hook(hook))
-                return Done()
-            case EnableMonitors(hook=hook):
-                return await self._enable_monitors(task, self._global_hook(hook))
-            case EnableWebhooks() as webhooks:
-                return await self._serve_webhooks(task, webhooks, queue)
-            case AwaitSynchronization():
-                return self._await_synchronization(task)
+            case EnableSchedules() | EnableMonitors() | EnableWebhooks() | AwaitSynchronization() as start:
+                return await self._start_global(task, start, queue)
             case Converge() as converge:
                 return await self._converge(task, converge)
             case EnsureCrds(modules=names):
@@ -110,14 +115,30 @@ class Handlers:
             case RunModules(modules=names):
                 return await self._run_modules(task, names)
             case DeleteModule(module=name):
-                await self._runner.delete(name, activation=self._activation)
-                return Done()
+                return await self._delete_module(name)
             case PurgeRelease(release=name):
                 return await self._purge(name)
             case ApplyConfig():
                 return await self._apply_config(task)
+            case ConfirmRemovals(modules=names):
+                self._holding.confirm(names)
+                return self._follow_up(converge_next(task.reason, self._others(task)))
             case _:
                 assert_never(task.payload)
+
+    async def _start_global(
+        self, task: Task, start: EnableSchedules | EnableMonitors | EnableWebhooks | AwaitSynchronization, queue: str
+    ) -> Outcome:
+        match start:
+            case EnableSchedules(hook=hook):
+                self._reactions.schedule(self._global_hook(hook))
+                return Done()
+            case EnableMonitors(hook=hook):
+                return await self._enable_monitors(task, self._global_hook(hook))
+            case EnableWebhooks():
+                return await self._serve_webhooks(task, start, queue)
+            case AwaitSynchronization():
+                return self._await_synchronization(task)
 
     @property
     def _activation(self) -> str:
@@ -241,9 +262,14 @@ class Handlers:
         for result in results:
             if isinstance(result, BaseException) and not isinstance(result, AddonOperatorError):
                 raise result
-        again = tuple(name for name, result in zip(names, results, strict=True) if result != Finished())
-        paused = [result for result in results if isinstance(result, Paused)]
-        failed = [result for result in results if isinstance(result, AddonOperatorError)]
+        outcomes = dict(zip(names, results, strict=True))
+        for name, result in zip(names, results, strict=True):
+            if isinstance(result, AddonOperatorError) and self._is_gone(name):
+                self._rescan(name, result)
+                del outcomes[name]
+        again = tuple(name for name, result in outcomes.items() if result != Finished())
+        paused = [result for result in outcomes.values() if isinstance(result, Paused)]
+        failed = [result for result in outcomes.values() if isinstance(result, AddonOperatorError)]
         head = self._place((hook for name in again for hook in self._hooks_of(name)), task.reason) if paused else ()
         if head:
             for error in failed:
@@ -255,6 +281,28 @@ class Handlers:
             return Park(progress.wait, payload=RunModules(again))
         following = Task(RunModules(again), Reason.AFTER_HELM_CHANGED_VALUES, converge=task.converge)
         return Done(head=(following,) if again else ())
+
+    async def _delete_module(self, name: str) -> Outcome:
+        try:
+            await self._runner.delete(name, activation=self._activation)
+        except AddonOperatorError as error:
+            if not self._is_gone(name):
+                raise
+            self._rescan(name, error)
+        return Done()
+
+    def _is_gone(self, module: str) -> bool:
+        """Returns whether a converge would find out that a module's directory does not exist any more.
+
+        One that cannot read the directories would bring the module to its run again, and that to a converge, at once.
+        """
+        return not self._registry.get(module).path.is_dir() and self._converge.can_read()
+
+    def _rescan(self, module: str, error: AddonOperatorError) -> None:
+        """Gives up on a module whose directory is gone: a converge reads what is on disk now, all else goes on."""
+        path = str(self._registry.get(module).path)
+        log.error("directory of a module is gone, modules are read again", module=module, path=path, error=error)
+        self._queue.add_tail(global_values_changed(Reason.RELOAD_ALL, self._queue.waiting))
 
     def _hooks_of(self, module: str) -> tuple[HookId, ...]:
         hooks = self._registry.state(module).hooks
@@ -287,13 +335,21 @@ class Handlers:
                 for name in self._registry.enabled
                 if self._registry.get(name).key in change.sections | change.maintenance
             ),
-            waiting=tuple(other for other in self._queue.tasks if other.id != task.id),
+            waiting=self._others(task),
         )
+        return self._follow_up(follow_up)
+
+    def _others(self, task: Task) -> tuple[Task, ...]:
+        return tuple(other for other in self._queue.tasks if other.id != task.id)
+
+    def _follow_up(self, follow_up: FollowUp) -> Outcome:
         dropped = {other.id for other in follow_up.drop}
         self._queue.remove(lambda other: other.id in dropped)
         return Done(head=follow_up.head)
 
     async def _enablement_changed(self, change: ConfigChange) -> bool:
+        if change.flags & set(map(section_key, self._registry.held)):
+            return True  # what says no may be what a held module waits for
         unknown = change.flags - {module.key for module in self._registry.modules}
         if unknown and self._converge.finds_new(unknown):
             return True

@@ -7,7 +7,7 @@ Source: contract.md 3.5, 3.6.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from addon_operator.dispatch import routing
 from addon_operator.helm.release import ReleaseFacts
@@ -20,7 +20,7 @@ from addon_operator.logs import get_logger
 from addon_operator.modules.module import Module
 from addon_operator.modules.registry import ModulePhase, ModuleRegistry
 from addon_operator.tasks.queue import QueueSet
-from addon_operator.tasks.task import EnsureCrds, Outcome, Reason, RunHook, Task
+from addon_operator.tasks.task import ConfirmRemovals, EnsureCrds, Outcome, Reason, RunHook, Task
 
 log = get_logger("dispatch")
 
@@ -44,6 +44,10 @@ class Intake:
         """The ConfigMap has a valid new state."""
         main = self._queues.main
         main.add_head(routing.config_accepted(main.waiting))
+
+    def removals_confirmed(self, names: Sequence[str]) -> None:
+        """A person lets held modules be removed."""
+        self._queues.main.add_head((Task(ConfirmRemovals(tuple(names)), Reason.REMOVALS_CONFIRMED),))
 
     def object_changed(self, hook: Hook, event: ObjectEvent) -> None:
         """Something happened to an object that a hook watches."""

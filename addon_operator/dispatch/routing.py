@@ -168,12 +168,19 @@ def config_applied(
         drop = tuple(task for task in waiting if task.payload in own and not task.converge)
         kept = [task for task in waiting if task not in drop]
         return FollowUp(head=module_tasks(run, Reason.CONFIG_CHANGED_MODULES, kept), drop=drop)
+    return converge_next(Reason.RELOAD_AFTER_CONFIG, waiting)
+
+
+def converge_next(reason: Reason, waiting: Sequence[Task]) -> FollowUp:
+    """A converge before everything that waits, whose place it takes where it does the same.
+
+    Nothing comes before what the start puts before the first converge.
+    """
     if any(task.payload == Converge() and task.reason is Reason.OPERATOR_STARTUP for task in waiting):
         return FollowUp()
-    converge = Task(Converge(), Reason.RELOAD_AFTER_CONFIG, converge=True)
     # It will run every module.
     drop = tuple(task for task in waiting if task.converge or isinstance(task.payload, RunModules))
-    return FollowUp(head=(converge,), drop=drop)
+    return FollowUp(head=(Task(Converge(), reason, converge=True),), drop=drop)
 
 
 def module_tasks(modules: Iterable[str], reason: Reason, waiting: Sequence[Task]) -> tuple[Task, ...]:

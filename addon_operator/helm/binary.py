@@ -16,6 +16,7 @@ from typing import Final
 
 from addon_operator import process
 from addon_operator.errors import SettingsError
+from addon_operator.private_directory import PrivateDirectory
 
 OLDEST: Final = (3, 17)
 _NEWER: Final = 4
@@ -61,6 +62,15 @@ async def find_helm(configured: Path | None, environment: Mapping[str, str], *, 
 _ADVICE: Final = "install one and set HELM_BIN_PATH to it, or build it with `make tools`"
 
 
+_PLACES: Final = {
+    "HELM_CACHE_HOME": "cache",
+    "HELM_CONFIG_HOME": "config",
+    "HELM_DATA_HOME": "data",
+    "KUBECACHEDIR": "kube",
+    "TMPDIR": "tmp",
+}
+
+
 def helm_environment(base: Mapping[str, str], cluster: Mapping[str, str], home: Path) -> dict[str, str]:
     """Gives the environment of helm.
 
@@ -70,21 +80,18 @@ def helm_environment(base: Mapping[str, str], cluster: Mapping[str, str], home: 
         home: a directory for what helm keeps between its runs, so that it needs no writable home directory.
     """
     kept = {name: text for name, text in base.items() if not name.startswith("HELM_") or name in _PASSED_ON}
-    places = {
-        "HELM_CACHE_HOME": "cache",
-        "HELM_CONFIG_HOME": "config",
-        "HELM_DATA_HOME": "data",
-        "KUBECACHEDIR": "kube",
-        "TMPDIR": "tmp",
-    }
     # A helm run is short: collecting garbage less often saves a sixth of its time for 8 MB of memory.
-    return {"GOGC": "400", **kept, **cluster, **{name: str(home / folder) for name, folder in places.items()}}
+    return {"GOGC": "400", **kept, **cluster, **{name: str(home / folder) for name, folder in _PLACES.items()}}
 
 
-def make_home(home: Path) -> None:
-    """Makes the directories that `helm_environment` names, open to nobody else."""
-    for folder in ("cache", "config", "data", "kube", "tmp"):
-        (home / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+def make_home(home: PrivateDirectory) -> None:
+    """Makes the directories that `helm_environment` names, open to nobody else, unless they are there.
+
+    Raises:
+        OSError: as `PrivateDirectory.make`.
+    """
+    for folder in _PLACES.values():
+        home.below(folder).make()
 
 
 def _path(configured: Path | None, environment: Mapping[str, str]) -> Path:

@@ -119,6 +119,12 @@ class ChartReader:
         wanted = re.compile(rb"\b(?:%s)\b" % b"|".join(re.escape(word.encode()) for word in words))
         return bool(words) and any(wanted.search(file.data) for file in _files(module_dir, "templates"))
 
+    def forget(self, module_dir: Path) -> None:
+        """Drops what is remembered of a chart: its directory is gone."""
+        self._digests = {path: known for path, known in self._digests.items() if not path.is_relative_to(module_dir)}
+        self._traits.pop(module_dir, None)
+        self._schemas.pop(module_dir, None)
+
     def _file_digest(self, path: Path) -> bytes:
         try:
             status = path.stat()

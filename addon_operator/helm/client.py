@@ -12,7 +12,6 @@ import contextlib
 import dataclasses
 import os
 import shutil
-import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,7 +25,7 @@ from addon_operator.helm.chart import chart_files, prepare_chart
 from addon_operator.helm.labels import add_labels
 from addon_operator.helm.manifest import Document
 from addon_operator.helm.relay import relayed
-from addon_operator.helm.release import FINGERPRINT_LABEL
+from addon_operator.helm.release import FINGERPRINT_LABEL, REVISION_LABEL
 from addon_operator.helm.stderr import explain, is_too_large
 from addon_operator.helm.storage import hooks_of
 from addon_operator.jsondoc import JsonObject
@@ -34,6 +33,7 @@ from addon_operator.kube.client import KubeClient
 from addon_operator.kube.discovery import Discovery
 from addon_operator.kube.refs import ObjectKey
 from addon_operator.logs import get_logger
+from addon_operator.private_directory import PrivateDirectory
 
 RELEASE_LIMIT: Final = 2**20
 _WORTH_A_WARNING: Final = 900_000
@@ -55,11 +55,13 @@ class ChartRequest:
         name: of the module and its release.
         module_dir: the module's directory.
         values: what helm gets, `global` and the module's section.
+        enabled_by: source -> what its enable flag says; noted on the release.
     """
 
     name: str
     module_dir: Path
     values: JsonObject
+    enabled_by: Mapping[str, bool | None] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -92,8 +94,8 @@ class HelmClient:
         kube: KubeClient,
         binary: HelmBinary,
         namespace: str,
-        tmp_dir: Path,
-        cache_dir: Path,
+        tmp_dir: PrivateDirectory,
+        cache_dir: PrivateDirectory,
         environment: Mapping[str, str],
         timeout_s: float,
         history_max: int,
@@ -101,7 +103,7 @@ class HelmClient:
         keep_files: bool = False,
         on_operation: Callable[[str, str, float], None] = lambda _module, _operation, _duration_s: None,
     ) -> None:
-        """Prepares the directories that helm keeps between runs.
+        """Prepares; runs nothing.
 
         Args:
             kube: where the cluster is.
@@ -117,10 +119,8 @@ class HelmClient:
             on_operation: told module, operation (`template`, `upgrade`, `uninstall`) and duration in seconds.
         """
         self._kube, self._binary, self._namespace = kube, binary, namespace
-        self._runs = tmp_dir / "helm"
-        self._runs.mkdir(mode=0o700, parents=True, exist_ok=True)
-        make_home(cache_dir)
-        self._environment = helm_environment(environment, kube.child_environment(), cache_dir)
+        self._runs, self._home = tmp_dir, cache_dir
+        self._environment = helm_environment(environment, kube.child_environment(), cache_dir.path)
         self._timeout_s, self._history_max = timeout_s, history_max
         self._labels = dict(extra_labels)
         self._keep_files = keep_files
@@ -137,13 +137,14 @@ class HelmClient:
         return tuple(self._labels.items())
 
     async def upgrade(
-        self, request: ChartRequest, fingerprint: str, *, unless: str | None = None
+        self, request: ChartRequest, fingerprint: str, *, revision: int, unless: str | None = None
     ) -> UpgradeResult | None:
         """Installs or upgrades the release, taking over objects that exist already.
 
         Args:
             request: what.
             fingerprint: of the request; becomes a label of the release.
+            revision: that it makes; becomes a label as well.
             unless: a digest; if the chart renders to it, helm is stopped before it changes anything, and the answer is
                 None. Only for charts without Helm hooks, which helm does not show while it renders.
 
@@ -162,7 +163,8 @@ class HelmClient:
 
         with self._run_directory(request.name) as directory:
             chart = prepare_chart(request.module_dir, request.name, directory)
-            argv = self._upgrade(request, chart, directory, "--labels", f"{FINGERPRINT_LABEL}={fingerprint}")
+            labels = f"{FINGERPRINT_LABEL}={fingerprint},{REVISION_LABEL}={revision}"
+            argv = self._upgrade(request, chart, directory, "--labels", labels)
             try:
                 async with relayed(directory, edit) as flags:
                     ended, output = await self._run("upgrade", request.name, [*argv, *flags])
@@ -204,13 +206,18 @@ class HelmClient:
         release = _release(request.name, output)
         return manifest.rendered_digest(manifest.documents(str(release.get("manifest") or "")), hooks_of(release))
 
-    async def uninstall(self, name: str) -> None:
+    async def uninstall(self, name: str, *, keep_record: bool = False) -> None:
         """Removes a release and its objects, in whatever status it is; one that does not exist is fine.
+
+        Args:
+            name: of the release.
+            keep_record: keeps its records, with the status `uninstalled`.
 
         Raises:
             HelmError: helm failed.
         """
         argv = self._command("uninstall", name, "--ignore-not-found", "--timeout", f"{self._timeout_s:g}s")
+        argv += ["--keep-history"] if keep_record else []
         ended, _ = await self._run("uninstall", name, argv)
         self._check("uninstall", name, ended)
 
@@ -247,18 +254,22 @@ class HelmClient:
     @contextlib.contextmanager
     def _run_directory(self, name: str) -> Iterator[Path]:
         try:
-            directory = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self._runs))
+            directory = self._runs.make_unique(f"{name}-")
         except OSError as error:
-            raise HelmError(f"module {name}: {self._runs}: {error.strerror}") from error
+            raise _unusable(name, error) from error
         try:
             yield directory
         except OSError as error:
-            raise HelmError(f"module {name}: files for helm: {error.filename}: {error.strerror}") from error
+            raise _unusable(name, error) from error
         finally:
             if not self._keep_files:
                 shutil.rmtree(directory, ignore_errors=True)
 
     async def _run(self, operation: str, name: str, argv: Sequence[str]) -> tuple[process.Exit, bytes]:
+        try:
+            make_home(self._home)
+        except OSError as error:
+            raise _unusable(name, error) from error
         progress = asyncio.get_running_loop().call_later(
             _WORTH_A_LINE_S, lambda: _log.info("helm is at work", module=name, reason=operation)
         )
@@ -298,6 +309,10 @@ class HelmClient:
             f"module {name}: the release is too large to be stored: about {size} bytes, the limit is {RELEASE_LIMIT}; "
             f"manifest {manifest_bytes} bytes, chart files {chart_bytes} bytes; largest objects: {_largest(parts)}"
         )
+
+
+def _unusable(name: str, error: OSError) -> HelmError:
+    return HelmError(f"module {name}: files for helm: {error.filename}: {error.strerror}")
 
 
 def stored_size(parts: Iterable[bytes]) -> int:

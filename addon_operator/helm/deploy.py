@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Final, TypeVar, assert_never
 
 from addon_operator.errors import AddonOperatorError, InvariantBroken, KubeError
+from addon_operator.helm import manifest
 from addon_operator.helm import traits as chart_traits
 from addon_operator.helm.chart import ChartReader
 from addon_operator.helm.client import ChartRequest, HelmClient, UpgradeResult
@@ -84,6 +85,7 @@ class Deployer:
         self._notes: dict[str, asyncio.Task[None]] = {}
         self._unnoted: dict[str, UpgradeResult] = {}
         self._last_values: dict[str, JsonObject] = {}
+        self._enabled_by: dict[str, Mapping[str, bool | None]] = {}
 
     async def deploy(self, request: ChartRequest) -> Deployed:
         """Brings a release up to date, starting no process if nothing has changed.
@@ -94,6 +96,7 @@ class Deployer:
             KubeError: the API server refused or is unreachable.
         """
         await self._noted(request.name)
+        self._enabled_by[request.name] = request.enabled_by
         await self._cluster.renew()
         digest = self._charts.digest(request.module_dir)
         values = self._charts.fitting(request.module_dir, digest, request.values)
@@ -111,10 +114,10 @@ class Deployer:
             facts = await self._observe(request.name)
             action = decide(facts, wanted, traits, rendered)
             match action.kind:
-                case "skip":
-                    return Deployed(action, facts.revision, tuple(recovered))
-                case "move-label":
-                    await self._storage.move_label(request.name, facts.revision, wanted)
+                case "skip" | "move-label":
+                    if action.kind == "move-label":
+                        await self._storage.move_label(request.name, facts.revision, wanted)
+                    await self._note_enabled(facts)
                     return Deployed(action, facts.revision, tuple(recovered))
                 case "install" | "upgrade":
                     revision = await self._upgrade(request, wanted, action.reason)
@@ -127,6 +130,8 @@ class Deployer:
                     rendered = facts.rendered
                 case "render":
                     rendered = await self._render(request, traits)
+                case "note":
+                    await self._note_finished(facts)
                 case "drop-record" | "finish-uninstall":
                     _log.warning("helm release recovers", module=request.name, reason=action.reason)
                     await self._recover(facts, action)
@@ -137,8 +142,14 @@ class Deployer:
                     assert_never(action.kind)
         raise KubeError(f"release {request.name} does not come to rest", status=0, reason="Unsettled")
 
-    async def uninstall(self, name: str, reason: str) -> Deployed:
+    async def uninstall(self, name: str, reason: str, *, keep_record: bool = False) -> Deployed:
         """Removes a release if there is one, in whatever status it is, and waits until its records are gone.
+
+        Args:
+            name: of the release.
+            reason: why.
+            keep_record: something is left to do afterwards: records stay, with the status `uninstalled`, until `forget`
+                is called, so that a restart knows.
 
         Raises:
             HelmError: helm failed.
@@ -149,11 +160,20 @@ class Deployer:
         action = decide_removal(self._storage.facts(name), reason)
         self._healing.forget(name)
         self._last_values.pop(name, None)
+        self._enabled_by.pop(name, None)
         if action.kind == "uninstall":
             _log.info("helm uninstall", module=name, reason=reason)
-            await self._outlive(self._uninstall(name), f"helm uninstall {name}")
+            await self._outlive(self._uninstall(name, keep_record=keep_record), f"helm uninstall {name}")
         await self._leftovers.remove(name)
         return Deployed(action, 0)
+
+    async def forget(self, name: str) -> None:
+        """Deletes the records of a release that is uninstalled.
+
+        Raises:
+            KubeError: refused, or the records are still there.
+        """
+        await self._storage.forget(name)
 
     def notes(self, name: str) -> bool:
         """Answers whether the outcome of the last upgrade of a release is not noted on its record yet."""
@@ -243,7 +263,8 @@ class Deployer:
     async def _upgrade_and_record(
         self, request: ChartRequest, wanted: str, reason: str, unless: str | None
     ) -> int | None:
-        result = await self._client.upgrade(request, wanted, unless=unless)
+        revision = self._storage.facts(request.name).revision + 1
+        result = await self._client.upgrade(request, wanted, revision=revision, unless=unless)
         if result is None:
             return None
         _log.info("helm upgrade", module=request.name, reason=reason, revision=result.revision)
@@ -269,8 +290,25 @@ class Deployer:
 
     async def _record(self, name: str, outcome: UpgradeResult) -> None:
         await self._storage.record(
-            name, outcome.revision, rendered=outcome.rendered, checksum=outcome.checksum, objects=outcome.objects
+            name,
+            outcome.revision,
+            rendered=outcome.rendered,
+            checksum=outcome.checksum,
+            objects=outcome.objects,
+            enabled_by=self._enabled_by[name],
         )
+
+    async def _note_finished(self, facts: ReleaseFacts) -> None:
+        """Notes what is known without the rendering; a later change of the input renders to something else."""
+        text = str((await self._storage.document(facts.name, facts.revision)).get("manifest") or "")
+        objects = await self._storage.objects(facts.name)
+        result = UpgradeResult(facts.revision, rendered="", checksum=manifest.checksum(text), objects=objects)
+        await self._record(facts.name, result)
+
+    async def _note_enabled(self, facts: ReleaseFacts) -> None:
+        enabled_by = self._enabled_by[facts.name]
+        if facts.held or facts.enabled_by != enabled_by:
+            await self._storage.note_enabled(facts.name, facts.revision, enabled_by)
 
     async def _recover(self, facts: ReleaseFacts, action: HelmAction) -> None:
         if action.kind == "drop-record":
@@ -280,7 +318,7 @@ class Deployer:
         else:
             await self._outlive(self._uninstall(facts.name), f"helm uninstall {facts.name}")
 
-    async def _uninstall(self, name: str) -> None:
+    async def _uninstall(self, name: str, *, keep_record: bool = False) -> None:
         for other in (*self._notes, *self._unnoted):  # what they have taken over just now is known from their notes
             try:
                 await self._noted(other)
@@ -290,8 +328,8 @@ class Deployer:
         if kept:
             shown = ", ".join(f"{key} ({other})" for key, other in sorted(kept.items()))
             _log.info("objects stay, since other releases have them", module=name, reason=shown)
-        await self._client.uninstall(name)
-        await self._storage.wait_gone(name)
+        await self._client.uninstall(name, keep_record=keep_record)
+        await (self._storage.wait_uninstalled(name) if keep_record else self._storage.wait_gone(name))
 
     async def _outlive(self, work: Coroutine[None, None, _T], name: str) -> _T:
         """Does the work; on cancellation lets it go on for the grace time, then raises the cancellation."""

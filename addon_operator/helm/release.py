@@ -15,9 +15,12 @@ from addon_operator.jsondoc import JsonValue, digest
 from addon_operator.kube.refs import ObjectKey
 
 FINGERPRINT_LABEL = "addon-operator/fingerprint"
+REVISION_LABEL = "addon-operator/revision"
 RENDERED_LABEL = "addon-operator/rendered"
 CHECKSUM_LABEL = "moduleChecksum"
 OBJECTS_ANNOTATION = "addon-operator/objects"
+ENABLED_BY_ANNOTATION = "addon-operator/enabled-by"
+HELD_ANNOTATION = "addon-operator/held"
 
 PENDING = frozenset({"pending-install", "pending-upgrade", "pending-rollback"})
 _SHOWN_OBJECTS = 3
@@ -37,8 +40,13 @@ class ReleaseFacts:
         rendered: digest of its rendering; empty if unknown.
         recorded: this operator has noted the outcome of the newest revision. Helm carries labels over to revisions
             that others make, this note it does not.
+        finished: an operator's helm has made the newest revision and come to its end, whether that is noted or not. The
+            number of the revision in a label says so: labels are carried over to revisions that others make, but the
+            number is another one then.
         owned: it carries the operator's or the peer's mark.
         objects: what it consists of; None if only the stored manifest tells.
+        enabled_by: source -> what its enable flag said when the module was enabled last; None if that is not noted.
+        held: why it is neither upgraded nor removed; empty if it is not held.
         absent: those that are not in the cluster.
     """
 
@@ -50,8 +58,11 @@ class ReleaseFacts:
     fingerprint: str = ""
     rendered: str = ""
     recorded: bool = False
+    finished: bool = False
     owned: bool = False
     objects: tuple[ObjectKey, ...] | None = None
+    enabled_by: Mapping[str, bool | None] | None = None
+    held: str = ""
     absent: tuple[ObjectKey, ...] = ()
 
     @property
@@ -59,9 +70,14 @@ class ReleaseFacts:
         """Whether helm knows the release at all."""
         return self.revision > 0
 
+    @property
+    def installed(self) -> bool:
+        """Whether there is more of it than records."""
+        return self.exists and self.status != "uninstalled"
+
 
 ActionKind = Literal[
-    "install", "upgrade", "skip", "move-label", "render", "drop-record", "finish-uninstall", "uninstall"
+    "install", "upgrade", "skip", "move-label", "note", "render", "drop-record", "finish-uninstall", "uninstall"
 ]
 
 
@@ -71,9 +87,10 @@ class HelmAction:
 
     Attributes:
         kind: `install` and `upgrade` make a revision, `skip` leaves the release alone, `move-label` only notes the new
-            fingerprint on it, `uninstall` removes it. After the others one has to decide again: `render` renders the
-            chart; `drop-record` deletes the record of the newest revision (the objects stay, and are taken over) and
-            `finish-uninstall` uninstalls once more, so that helm can go on from there.
+            fingerprint on it, `uninstall` removes it. After the others one has to decide again: `note` notes what an
+            operator that was interrupted has left without a note; `render` renders the chart; `drop-record` deletes
+            the record of the newest revision (the objects stay, and are taken over) and `finish-uninstall` uninstalls
+            once more, so that helm can go on from there.
         reason: why.
     """
 
@@ -152,6 +169,8 @@ def owned(labels: Mapping[str, str]) -> bool:
 def _decide_deployed(facts: ReleaseFacts, wanted: str, traits: ChartTraits, rendered: str | None) -> HelmAction:
     if facts.absent:
         return HelmAction("upgrade", f"absent in the cluster: {_some(facts.absent)}")
+    if facts.finished and not facts.recorded:
+        return HelmAction("note", f"revision {facts.revision} was finished, but the operator was interrupted")
     if not facts.recorded:
         return HelmAction(
             "upgrade", f"revision {facts.revision} was made by somebody else, or the operator was interrupted"

@@ -21,9 +21,12 @@ from addon_operator.errors import HelmError, KubeError
 from addon_operator.helm import manifest
 from addon_operator.helm.release import (
     CHECKSUM_LABEL,
+    ENABLED_BY_ANNOTATION,
     FINGERPRINT_LABEL,
+    HELD_ANNOTATION,
     OBJECTS_ANNOTATION,
     RENDERED_LABEL,
+    REVISION_LABEL,
     ReleaseFacts,
     owned,
 )
@@ -55,7 +58,10 @@ class _Record:
     rendered: str
     owned: bool
     recorded: bool
+    finished: bool
     objects: tuple[ObjectKey, ...] | None
+    enabled_by: Mapping[str, bool | None] | None
+    held: str
 
 
 class ReleaseStorage:
@@ -118,8 +124,11 @@ class ReleaseStorage:
             fingerprint=record.fingerprint,
             rendered=record.rendered,
             recorded=record.recorded,
+            finished=record.finished,
             owned=record.owned,
             objects=record.objects,
+            enabled_by=record.enabled_by,
+            held=record.held,
         )
 
     def releases(self) -> tuple[ReleaseFacts, ...]:
@@ -134,8 +143,32 @@ class ReleaseStorage:
         """
         await self._until(lambda: name not in self._records, f"end of release {name}", timeout_s)
 
+    async def wait_uninstalled(self, name: str, *, timeout_s: float = SEEN_WITHIN_S) -> None:
+        """Waits until the watch has shown that a release is gone, but for records of it.
+
+        Raises:
+            KubeError: not in time.
+        """
+        await self._until(lambda: not self.facts(name).installed, f"end of release {name}", timeout_s)
+
+    async def forget(self, name: str) -> None:
+        """Deletes the records of a release that is uninstalled, and waits until the watch shows it.
+
+        Raises:
+            KubeError: refused, or not seen in time.
+        """
+        await asyncio.gather(*(self._delete_record(name, revision) for revision in self._records.get(name, {})))
+        await self.wait_gone(name)
+
     async def record(
-        self, name: str, revision: int, *, rendered: str, checksum: str, objects: Iterable[ObjectKey]
+        self,
+        name: str,
+        revision: int,
+        *,
+        rendered: str,
+        checksum: str,
+        objects: Iterable[ObjectKey],
+        enabled_by: Mapping[str, bool | None],
     ) -> None:
         """Notes the outcome of an upgrade on its record, in one request, and waits until the watch shows it.
 
@@ -144,13 +177,17 @@ class ReleaseStorage:
             revision: the one that helm has just made.
             rendered: digest of what was rendered.
             checksum: MD5 of the manifest.
+            enabled_by: source -> what its enable flag says.
             objects: what the release consists of. A list above 200 kB is left out; `objects` reads the manifest then.
 
         Raises:
             KubeError: refused, or not seen in time.
         """
         note = manifest.pack(objects)
-        annotations: JsonObject = {OBJECTS_ANNOTATION: note if len(note) <= _LARGEST_NOTE else _UNLISTED}
+        annotations: JsonObject = {
+            OBJECTS_ANNOTATION: note if len(note) <= _LARGEST_NOTE else _UNLISTED,
+            ENABLED_BY_ANNOTATION: _flags_text(enabled_by),
+        }
         labels: JsonObject = {RENDERED_LABEL: rendered, CHECKSUM_LABEL: checksum}
         await self._patch(name, revision, {"labels": labels, "annotations": annotations})
         await self._until(lambda: self._is_recorded(name, revision, rendered), f"note on release {name}")
@@ -164,6 +201,27 @@ class ReleaseStorage:
         await self._patch(name, revision, {"labels": {FINGERPRINT_LABEL: fingerprint}})
         await self._until(lambda: self.facts(name).fingerprint == fingerprint, f"label of release {name}")
 
+    async def note_enabled(self, name: str, revision: int, enabled_by: Mapping[str, bool | None]) -> None:
+        """Notes on a record which flags enable its module, and that it is not held; waits until the watch shows it.
+
+        Raises:
+            KubeError: refused, or not seen in time.
+        """
+        annotations: JsonObject = {ENABLED_BY_ANNOTATION: _flags_text(enabled_by), HELD_ANNOTATION: None}
+        await self._patch(name, revision, {"annotations": annotations})
+        await self._until(
+            lambda: self.facts(name).enabled_by == enabled_by and not self.facts(name).held, f"note on release {name}"
+        )
+
+    async def hold(self, name: str, reason: str) -> None:
+        """Notes on the newest record of a release that it is held; waits until the watch shows it.
+
+        Raises:
+            KubeError: refused, or not seen in time.
+        """
+        await self._patch(name, self.facts(name).revision, {"annotations": {HELD_ANNOTATION: reason}})
+        await self._until(lambda: self.facts(name).held == reason, f"note on release {name}")
+
     async def delete_record(self, name: str, revision: int) -> None:
         """Deletes the record of an interrupted helm run; objects stay.
 
@@ -175,16 +233,20 @@ class ReleaseStorage:
         """
         before = max((at for at in self._records.get(name, {}) if at < revision), default=None)
         if before is not None:
-            await self._patch(name, before, {"annotations": {OBJECTS_ANNOTATION: None}})
+            unnoted: JsonObject = {"annotations": {OBJECTS_ANNOTATION: None}, "labels": {REVISION_LABEL: None}}
+            await self._patch(name, before, unnoted)
             await self._until(lambda: not self._is_noted(name, before), f"note on release {name}")
-        try:
-            await self._client.request("DELETE", self._path(name, revision))
-        except KubeError as error:
-            if error.status != 404:
-                raise
+        await self._delete_record(name, revision)
         await self._until(
             lambda: revision not in self._records.get(name, {}), f"end of release {name}, revision {revision}"
         )
+
+    async def _delete_record(self, name: str, revision: int) -> None:
+        try:
+            await self._client.request("DELETE", self._path(name, revision))
+        except KubeError as error:
+            if not error.not_found:
+                raise
 
     async def objects(self, name: str) -> tuple[ObjectKey, ...]:
         """Lists what the newest revision consists of, reading the stored manifest only if nobody has noted it.
@@ -225,9 +287,10 @@ class ReleaseStorage:
                 parts, lambda key: self.anywhere(key) in owners, on_refused=lambda part: _spare(name, part)
             )
             secret["data"] = {"release": encode(release)}
-            annotations = metadata_of(secret).get("annotations")
-            if isinstance(annotations, dict):
-                annotations.pop(OBJECTS_ANNOTATION, None)
+            for field, mark in (("annotations", OBJECTS_ANNOTATION), ("labels", REVISION_LABEL)):
+                marks = metadata_of(secret).get(field)
+                if isinstance(marks, dict):
+                    marks.pop(mark, None)
             await self._client.request("PUT", self._path(name, facts.revision), body=jsondoc.dumps(secret))
         return shared
 
@@ -302,7 +365,7 @@ class ReleaseStorage:
         if event.kind == "DELETED":
             records.pop(revision, None)
         else:
-            records[revision] = _record(name, metadata)
+            records[revision] = _record(name, revision, metadata)
         if not records:
             del self._records[name]
         self._changed.set()
@@ -348,7 +411,7 @@ def _unzip(packed: bytes) -> bytes:
     return data
 
 
-def _record(name: str, metadata: JsonObject) -> _Record:
+def _record(name: str, revision: int, metadata: JsonObject) -> _Record:
     labels, annotations = _texts(metadata.get("labels")), _texts(metadata.get("annotations"))
     note = annotations.get(OBJECTS_ANNOTATION)
     objects: tuple[ObjectKey, ...] | None = None
@@ -364,8 +427,26 @@ def _record(name: str, metadata: JsonObject) -> _Record:
         rendered=labels.get(RENDERED_LABEL, ""),
         owned=owned(labels),
         recorded=note is not None,
+        finished=labels.get(REVISION_LABEL) == str(revision),
         objects=objects,
+        enabled_by=_flags(annotations.get(ENABLED_BY_ANNOTATION)),
+        held=annotations.get(HELD_ANNOTATION, ""),
     )
+
+
+def _flags_text(flags: Mapping[str, bool | None]) -> str:
+    return jsondoc.dumps(dict(flags)).decode()
+
+
+def _flags(text: str | None) -> dict[str, bool | None] | None:
+    """Reads what `_flags_text` writes; None if nothing is noted, or somebody else wrote something else."""
+    try:
+        flags = jsondoc.loads(text.encode()) if text else None
+    except ValueError:
+        return None
+    if not isinstance(flags, dict):
+        return None
+    return {source: value for source, value in flags.items() if value is None or isinstance(value, bool)}
 
 
 def _texts(value: JsonValue) -> dict[str, str]:

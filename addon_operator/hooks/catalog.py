@@ -123,6 +123,10 @@ class HookCatalog:
             tuple(str(result) for result in results if isinstance(result, HookConfigError)),
         )
 
+    def forget(self, directory: Path) -> None:
+        """Drops what is remembered of the hooks below a directory that is gone."""
+        self._known = {file: known for file, known in self._known.items() if not file.path.is_relative_to(directory)}
+
     async def _load(self, file: HookFile, hook: HookId) -> Hook | HookConfigError:
         async with self._slots:
             try:

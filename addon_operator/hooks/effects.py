@@ -18,6 +18,7 @@ from typing import TypeVar
 from addon_operator import metric_ops
 from addon_operator.configmap.config import OperatorConfig
 from addon_operator.errors import AddonOperatorError, BadReply, HookError, HookFailed, InputError
+from addon_operator.hook_metrics import MetricsProposal
 from addon_operator.hooks.bindings import Kubernetes
 from addon_operator.hooks.call import Changes, Effects, HookCall, HookId, Response
 from addon_operator.hooks.context import Context, binding_name, encode
@@ -28,7 +29,6 @@ from addon_operator.kube.patch_ops import ObjectOperation
 from addon_operator.kube.patcher import ObjectPatcher
 from addon_operator.kube.snapshot import Item
 from addon_operator.logs import get_logger
-from addon_operator.metric_ops import MetricOperation
 from addon_operator.metrics import HookLabels, Metrics, RunOutcome
 from addon_operator.process import Exit
 from addon_operator.values import patches
@@ -39,6 +39,7 @@ log = get_logger("hook")
 
 _WORTH_A_LINE_S = 10.0
 _UNDISTURBED_S = 5.0
+_LARGE_BYTES = 256 * 2**10
 
 T = TypeVar("T")
 
@@ -71,7 +72,7 @@ class Run:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Decoded:
-    metrics: tuple[MetricOperation, ...]
+    metrics: MetricsProposal
     objects: tuple[ObjectOperation, ...]
 
 
@@ -99,6 +100,7 @@ class HookRuns:
         self._items = items
         self._timeout_s = timeout_s
         self._flags_changed: set[HookId] = set()
+        self._too_many_series: set[HookId] = set()
 
     async def run(self, hook: Hook, run: Run) -> Changes:
         """Runs a hook once and does what it asks for; answers what that has changed.
@@ -146,11 +148,13 @@ class HookRuns:
         )
 
     async def _apply(self, hook: HookId, key: str, effects: Effects) -> Changes:
-        decoded = self._decode(hook, effects)
+        # A thread, so that nobody waits for the operations of hooks that write hundreds of thousands.
+        large = len(effects.metrics) > _LARGE_BYTES
+        decoded = await asyncio.to_thread(self._decode, hook, effects) if large else self._decode(hook, effects)
         proposal = self._propose(hook, key, effects)
         if proposal is not None and proposal.config_section is not None:
             self._config.check_writable()
-        self._metrics.hooks.apply(decoded.metrics, module=hook.module, hook=hook.name)
+        self._note_dropped(hook, self._metrics.hooks.commit(decoded.metrics))
         if decoded.objects:
             await self._patcher.apply(decoded.objects)
         if proposal is None:
@@ -181,11 +185,24 @@ class HookRuns:
 
     def _decode(self, hook: HookId, effects: Effects) -> _Decoded:
         try:
-            metrics = metric_ops.parse(effects.metrics, "METRICS_PATH")
-            self._metrics.hooks.check(metrics, module=hook.module, hook=hook.name)
+            operations = metric_ops.parse(effects.metrics, "METRICS_PATH")
+            metrics = self._metrics.hooks.propose(operations, module=hook.module, hook=hook.name)
             return _Decoded(metrics, patch_ops.parse(effects.object_patch, "KUBERNETES_PATCH_PATH"))
         except InputError as error:
             raise BadReply(f"{hook}: {error}") from error
+
+    def _note_dropped(self, hook: HookId, dropped: int) -> None:
+        """Counts what was dropped of a run's metrics; the log says it when it begins."""
+        if not dropped:
+            self._too_many_series.discard(hook)
+            return
+        self._metrics.hook_metrics_dropped(hook.module, hook.name, dropped)
+        if hook not in self._too_many_series:
+            self._too_many_series.add(hook)
+            reason = (
+                f"{dropped} operations dropped: it has as many series as HOOK_MAX_SERIES (--hook-max-series) allows"
+            )
+            log.warning("a hook has too many metrics", hook=hook.name, module=hook.module, reason=reason)
 
     def _propose(self, hook: HookId, key: str, effects: Effects) -> Proposal | None:
         if not effects.values_patch and not effects.config_patch:

@@ -20,6 +20,7 @@ from addon_operator.hooks.files import Content, Workspace
 from addon_operator.hooks.output import HookOutput
 from addon_operator.jsondoc import JsonValue
 from addon_operator.logs import get_logger
+from addon_operator.private_directory import PrivateDirectory
 from addon_operator.process import Exit
 
 _STDERR_CHARS: Final = 2000
@@ -35,7 +36,7 @@ class HookEngine:
     def __init__(
         self,
         *,
-        tmp_dir: Path,
+        tmp_dir: PrivateDirectory,
         environment: Mapping[str, str],
         keep_files: bool,
         kill_grace_s: float,

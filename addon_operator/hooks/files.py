@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -21,6 +20,7 @@ from addon_operator import jsondoc
 from addon_operator.errors import BadReply, HookUnreachable
 from addon_operator.hooks.call import Effects, EnabledAnswer, HookCall, HookId, Response
 from addon_operator.jsondoc import JsonValue
+from addon_operator.private_directory import PrivateDirectory
 from addon_operator.values import patches
 from addon_operator.values.patches import Operation, PatchError
 
@@ -66,11 +66,11 @@ def enabled_input(*, values: JsonValue, config_values: JsonValue) -> dict[str, C
 class Workspace:
     """The files of one run, one for each variable."""
 
-    def __init__(self, tmp_dir: Path, hook: HookId, files: Mapping[str, Content]) -> None:
+    def __init__(self, tmp_dir: PrivateDirectory, hook: HookId, files: Mapping[str, Content]) -> None:
         """Creates the directory (mode 0700) and the files (0600).
 
         Args:
-            tmp_dir: where; created when it is not there.
+            tmp_dir: where.
             hook: whose, for names and messages.
             files: variable -> content.
 
@@ -80,10 +80,9 @@ class Workspace:
         self._hook = hook
         label = re.sub(r"[^A-Za-z0-9.-]+", "-", f"{hook.module or 'global'}-{hook.name}")[-80:]
         try:
-            tmp_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.directory = Path(tempfile.mkdtemp(prefix=f"{label}-", dir=tmp_dir.absolute()))
+            self.directory = tmp_dir.make_unique(f"{label}-")
         except OSError as error:
-            raise self._unwritable(tmp_dir, error) from error
+            raise self._unwritable(tmp_dir.path, error) from error
         self._paths = {variable: self.directory / _file_name(variable) for variable in files}
         try:
             for variable, content in files.items():
@@ -107,13 +106,15 @@ class Workspace:
             BadReply: a result file is not usable; the message names it.
         """
         self._open_up()
-        return Effects(
+        effects = Effects(
             values_patch=self._patch(_VALUES_PATCH),
             config_patch=self._patch(_CONFIG_PATCH),
             metrics=self._read(_METRICS),
             object_patch=self._read(_OBJECT_PATCH),
             response=self._read(_RESPONSES[response]) if response else b"",
         )
+        self._check_still_there()
+        return effects
 
     def object_patch(self) -> bytes:
         """Reads what a hook asks for about objects, whatever became of the rest.
@@ -122,7 +123,9 @@ class Workspace:
             BadReply: the file is not usable.
         """
         self._open_up()
-        return self._read(_OBJECT_PATCH)
+        found = self._read(_OBJECT_PATCH)
+        self._check_still_there()
+        return found
 
     def answer(self) -> EnabledAnswer:
         """Reads what an `enabled` script says.
@@ -131,11 +134,12 @@ class Workspace:
             BadReply: a result file is not usable, or is neither `true` nor `false`.
         """
         self._open_up()
-        word = self._read(_ENABLED).strip()
+        word, reason = self._read(_ENABLED).strip(), self._read(_REASON)
+        self._check_still_there()
         if word not in {b"true", b"false"}:
             found = "is empty" if not word else "holds something else"
             raise BadReply(f"{self._hook}: {_ENABLED} must be true or false, but {found}")
-        return EnabledAnswer(word == b"true", self._read(_REASON).decode("utf-8", "replace").strip())
+        return EnabledAnswer(word == b"true", reason.decode("utf-8", "replace").strip())
 
     def remove(self) -> bool:
         """Removes the files and the directory; False when there is more or less than we made (see `remove_tree`)."""
@@ -169,6 +173,11 @@ class Workspace:
         with contextlib.suppress(OSError):
             _open_up(self.directory)
 
+    def _check_still_there(self) -> None:
+        """Tells a hook that removed its result files from one whose results were removed under its feet."""
+        if self.directory.is_symlink() or not self.directory.is_dir():
+            raise BadReply(f"{self._hook}: the directory of its files was removed while it ran, its results are lost")
+
     def _patch(self, variable: str) -> tuple[Operation, ...]:
         try:
             return patches.parse(self._read(variable), variable)
@@ -200,7 +209,8 @@ class Workspace:
             return file.read(found.st_size)
 
     def _unwritable(self, where: Path, error: OSError) -> HookUnreachable:
-        return HookUnreachable(f"{self._hook}: its files cannot be written in {where}: {error.strerror}")
+        path = error.filename or where
+        return HookUnreachable(f"{self._hook}: its files cannot be written: {path}: {error.strerror}")
 
 
 def _file_name(variable: str) -> str:

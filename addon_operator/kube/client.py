@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import dataclasses
 import os
-import re
 import socket
 import ssl
 import weakref
@@ -28,25 +27,22 @@ from addon_operator import jsondoc
 from addon_operator.backoff import RetryPolicy, TokenBucket
 from addon_operator.errors import KubeError, SettingsError
 from addon_operator.kube import discovery
+from addon_operator.kube.history import History
+from addon_operator.kube.reachability import Reachability
 from addon_operator.kube.refs import path_template
 from addon_operator.logs import get_logger
+from addon_operator.redaction import redact_status
 
 _log = get_logger("kube")
 
 _WAIT_FOR_SERVER = RetryPolicy(0.2, 5.0)
 # Not 404: a server that is about to start has no pages yet.
 _REFUSALS: Final = frozenset({400, 401, 403, 405, 406, 409, 422})
+_GATEWAY: Final = frozenset({502, 503, 504})
 _LONGEST_MESSAGE = 1000
-# How refusals begin that are about the request, not about what is in it: what follows may be somebody's own words.
-_QUOTES_NOTHING: Final = re.compile(
-    r'admission webhook "[^"]*" denied the request'
-    r'|\S+ (?:"[^"]*" )?is forbidden: (?:'
-    r'User "[^"]*" cannot [a-z]+ resource "[^"]*" in API group "[^"]*"'
-    r'(?: in the namespace "[^"]*"| at the cluster scope)'
-    r"|exceeded quota: [\w.,:=/ -]*"
-    r"|unable to create new content in namespace \S+ because it is being terminated"
-    r"|ValidatingAdmissionPolicy '[^']*' with binding '[^']*' denied request)"
-)
+# Not longer: a connection on which nothing happens may be dead, and the next request would find out by its deadline.
+_KEEPALIVE_S = 15.0
+_LONGEST_PAUSE_S = 60.0
 _GOODBYE_S = 1.0
 _HUNG_UP_WITHIN_S = 5.0
 _T = TypeVar("_T")
@@ -80,6 +76,7 @@ class _Call:
     query: Mapping[str, str]
     headers: Mapping[str, str]
     body: bytes | None = None
+    answer_within_s: float | None = None
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -90,6 +87,10 @@ class KubeClient:
 
     Made by `connect`, ended by `close`. Every request has a deadline, waits for the client's own limit, and is tried
     again when the server asks for it (429 and 503 with Retry-After) or refuses the credentials once (401).
+
+    Attributes:
+        history: whether the server has gone back to an older state.
+        reachability: whether the server answers.
     """
 
     def __init__(self, access: _Access, *, limiter: TokenBucket, on_request: Callable[[RequestStat], None]) -> None:
@@ -97,10 +98,11 @@ class KubeClient:
         self._access = access
         self._limiter = limiter
         self._on_request = on_request
+        self.history, self.reachability = History(), Reachability()
         self._sockets = weakref.WeakSet[socket.socket]()
         # The server's compression costs more time than a cluster's own network saves.
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, socket_factory=self._socket, keepalive_timeout=60),
+            connector=aiohttp.TCPConnector(limit=0, socket_factory=self._socket, keepalive_timeout=_KEEPALIVE_S),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
             headers={"User-Agent": "addon-operator", "Accept-Encoding": "identity"},
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -134,6 +136,10 @@ class KubeClient:
         """
         access = await _Access.load(_kubeconfig(config_file), context, server)
         return cls(access, limiter=TokenBucket(qps, burst), on_request=on_request or _ignore)
+
+    def apart(self) -> Self:
+        """Makes a client with the same credentials, but connections of its own and no limit, for what must not wait."""
+        return type(self)(self._access, limiter=TokenBucket(0, 1), on_request=self._on_request)
 
     async def close(self) -> None:
         """Closes all connections; waits a moment for those that say goodbye to the server, then hangs up."""
@@ -199,10 +205,17 @@ class KubeClient:
             async with asyncio.timeout(timeout_s) as deadline:
                 return await self._persist(call, deadline.when() or 0.0)
         except TimeoutError as error:
+            self.reachability.failed("Timeout")
             raise KubeError(f"{call}: no answer within {timeout_s:g} s", status=0, reason="Timeout") from error
 
     async def stream(
-        self, path: str, *, query: Mapping[str, str], accept: str = "application/json", idle_timeout_s: float
+        self,
+        path: str,
+        *,
+        query: Mapping[str, str],
+        accept: str = "application/json",
+        idle_timeout_s: float,
+        answer_within_s: float = 30.0,
     ) -> AsyncGenerator[bytes, None]:
         """Sends a GET whose answer has no end, such as a watch, and gives it line by line.
 
@@ -213,12 +226,13 @@ class KubeClient:
             path: from the server's root.
             query: parameters, not yet escaped.
             accept: of the answer.
-            idle_timeout_s: the longest silence, also before the first byte.
+            idle_timeout_s: the longest silence.
+            answer_within_s: how long the beginning of the answer may take, once the request is sent.
 
         Raises:
             KubeError: the server refused, went silent (status 0, `Timeout`) or the connection broke (status 0).
         """
-        call = _Call("GET", path, query, {"Accept": accept})
+        call = _Call("GET", path, query, {"Accept": accept}, answer_within_s=answer_within_s)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=idle_timeout_s)
         async with contextlib.AsyncExitStack() as stack:
             response = await self._open(stack, call, timeout, whole=False)
@@ -226,6 +240,7 @@ class KubeClient:
             pieces: list[bytes] = []
             with self._translated(call):
                 async for chunk in response.content.iter_any():
+                    self.reachability.answered()
                     *ends, rest = chunk.split(b"\n")
                     for end in ends:
                         line = b"".join([*pieces, end])
@@ -324,14 +339,26 @@ class KubeClient:
         code, began = 0, _now()
         try:
             with self._translated(call):
-                response = await self._send(stack, call, timeout)
+                async with asyncio.timeout(call.answer_within_s):
+                    response = await self._send(stack, call, timeout)
                 if whole or response.status >= 300:
                     await response.read()
             code = response.status
+            self._note_answer(response)
+        except KubeError as error:
+            self.reachability.failed(error.reason)
+            raise
         finally:
             template, host = path_template(call.path), self._access.host
             self._on_request(RequestStat(call.method, host, template, code, _now() - began, wait_s))
         return response
+
+    def _note_answer(self, response: aiohttp.ClientResponse) -> None:
+        if response.status in _GATEWAY and response.content_type != "application/json":
+            # A proxy in front of it says that nobody is there.
+            self.reachability.failed(f"{response.status} {response.reason}")
+        else:
+            self.reachability.answered()
 
     async def _send(
         self, stack: contextlib.AsyncExitStack, call: _Call, timeout: aiohttp.ClientTimeout
@@ -479,12 +506,7 @@ def _hang_up(response: aiohttp.ClientResponse) -> None:
 def _refusal(call: _Call, response: aiohttp.ClientResponse, data: bytes) -> KubeError:
     status = _status(data)
     reason = str(status.get("reason") or response.reason or response.status)
-    message = str(status.get("message") or "")
-    if "/secrets" in call.path:
-        # The server may quote what it was sent, which for a Secret is the secret.
-        telling = _QUOTES_NOTHING.match(message)
-        message = telling[0] if telling else ""
-    message = message[:_LONGEST_MESSAGE]
+    message = redact_status(status, is_secret="/secrets" in call.path)[:_LONGEST_MESSAGE]
     said = f": {message}" if message else ""
     retry_after_s = _seconds(response.headers.get("Retry-After"))
     return KubeError(
@@ -501,8 +523,9 @@ def _status(data: bytes) -> jsondoc.JsonObject:
 
 
 def _seconds(header: str | None) -> float | None:
-    # At least a moment, so that a server that says 0 is not asked in a tight loop.
-    return max(float(header), 0.1) if header and header.isdecimal() else None
+    # At least a moment, so that a server that says 0 is not asked in a tight loop; at most a minute, so that nobody who
+    # says a day keeps a watch from going on.
+    return min(max(float(header), 0.1), _LONGEST_PAUSE_S) if header and header.isdecimal() else None
 
 
 def _unreachable(call: _Call, host: str, error: Exception) -> KubeError:

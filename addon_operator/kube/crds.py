@@ -198,7 +198,7 @@ async def _get(client: KubeClient, path: str) -> JsonObject | None:
     try:
         return _object(await client.request("GET", path))
     except KubeError as error:
-        if error.status == 404:
+        if error.not_found:
             return None
         raise
 

@@ -1,14 +1,16 @@
 """jq programs that hooks give: compiled once, run on JSON texts, answering with JSON texts.
 
-Pure. Texts on both sides, because numbers then stay as they are written: as Python's objects, integers beyond 2^53
-would be rounded. Those who call say what the outputs mean. Source: contract.md 2.2, 2.6.
+Pure; `filters` runs them where they can do no harm. Texts on both sides, because numbers then stay as they are
+written: as Python's objects, integers beyond 2^53 would be rounded. Those who call say what the outputs mean.
+Source: contract.md 2.2, 2.6.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
 
 from addon_operator import jsondoc
 
@@ -16,10 +18,23 @@ from addon_operator import jsondoc
 _CUT = b"<skipped: too deep>"
 
 
+Run: TypeAlias = Callable[[str, bytes], tuple[bytes, ...]]
+"""Runs a program, given as text, on one JSON document, as `Program.run` does; may raise `Stopped`."""
+
+
+class Stopped(ValueError):
+    """A program was stopped, or is not run any more; the message says why, and quotes nothing."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """A compiled program."""
+    """A compiled program.
 
+    Attributes:
+        source: its text.
+    """
+
+    source: str
     _compiled: _Compiled
 
     def run(self, document: bytes) -> tuple[bytes, ...]:
@@ -48,9 +63,18 @@ def compiled(source: str) -> Program:
     jq.compile(source)
     try:
         # Two line ends, since a backslash at the end of a remark takes the first one into it.
-        return Program(jq.compile(f"(\n{source}\n\n) | tojson"))
+        return Program(source, jq.compile(f"(\n{source}\n\n) | tojson"))
     except ValueError:
         raise ValueError("jq: error: import, include and module are not possible here") from None
+
+
+def run(source: str, document: bytes) -> tuple[bytes, ...]:
+    """Runs a program that can be trusted to end, in this process.
+
+    Raises:
+        ValueError: as `compiled` and `Program.run`.
+    """
+    return compiled(source).run(document)
 
 
 class _Compiled(Protocol):

@@ -12,9 +12,9 @@ import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from addon_operator.kube import jq
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.discovery import Discovery
-from addon_operator.kube.jq import compiled
 from addon_operator.kube.kinds import Kinds
 from addon_operator.kube.refs import ObjectKey, Resource
 from addon_operator.kube.snapshot import (
@@ -126,6 +126,7 @@ class Monitors:
         discover: Callable[[], Awaitable[Discovery]],
         *,
         on_watch_error: Callable[[str], None] | None = None,
+        run_jq: jq.Run = jq.run,
     ) -> None:
         """Prepares it; `run` does the work.
 
@@ -133,8 +134,9 @@ class Monitors:
             client: the connection.
             discover: asks what the server serves; each call must really ask, answers are kept here.
             on_watch_error: told the reason (`KubeError.reason`) of each list or watch that failed.
+            run_jq: runs the filters.
         """
-        self._pool = Pool(client, on_watch_error or _ignore)
+        self._pool = Pool(client, on_watch_error or _ignore, run_jq)
         self._kinds = Kinds(discover, self._pool)
 
     async def run(self) -> None:
@@ -158,7 +160,7 @@ class Monitors:
             ValueError: the jq filter does not compile.
         """
         if spec.jq_filter:
-            compiled(spec.jq_filter)
+            jq.compiled(spec.jq_filter)
         monitor = _Monitor(spec, listener, title=title, pool=self._pool, kinds=self._kinds)
         self._kinds.seek(monitor)
         return monitor

@@ -18,9 +18,9 @@ from addon_operator import jsondoc
 from addon_operator.backoff import RetryPolicy
 from addon_operator.errors import KubeError
 from addon_operator.jsondoc import JsonObject
+from addon_operator.kube import jq
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.discovery import Discovery
-from addon_operator.kube.jq import Program
 from addon_operator.kube.patch_ops import (
     Common,
     Create,
@@ -85,6 +85,7 @@ class ObjectPatcher:
         delete_timeout_s: float = 20.0,
         on_delete: Callable[[ObjectKey], None] = lambda _key: None,
         on_delete_refused: Callable[[ObjectKey], None] = lambda _key: None,
+        run_jq: jq.Run = jq.run,
     ) -> None:
         """Takes what it uses; sends nothing yet.
 
@@ -95,12 +96,14 @@ class ObjectPatcher:
             delete_timeout_s: how long `Delete` waits until the object is gone.
             on_delete: told what is about to be deleted, as the server calls it, right before the request.
             on_delete_refused: told that it is not deleted after all.
+            run_jq: runs the programs of JQPatch.
         """
         self._client = client
         self._discovery = discovery
         self._delete_timeout_s = delete_timeout_s
         self._on_delete = on_delete
         self._on_delete_refused = on_delete_refused
+        self._run_jq = run_jq
 
     async def apply(self, operations: Sequence[ObjectOperation]) -> None:
         """Applies all operations one after another, those behind a failed one as well.
@@ -132,7 +135,7 @@ class ObjectPatcher:
                 try:
                     await self._patch(operation, place)
                 except KubeError as error:
-                    if error.status != 404 or not operation.common.ignore_missing:
+                    if not (error.not_found and operation.common.ignore_missing):
                         raise
             case _:
                 assert_never(operation)
@@ -199,14 +202,27 @@ class ObjectPatcher:
             case JsonPatch():
                 await self._send("PATCH", place, operation.patch, content_type=_JSON_PATCH)
             case JqPatch():
-                await _contend(lambda: self._transform(operation.program, place))
+                await _contend(lambda: self._transform(operation.program.source, place))
 
-    async def _transform(self, program: Program, place: _Place) -> bool:
+    async def _transform(self, program: str, place: _Place) -> bool:
         """Tries once; answers False if somebody else changed the object in between."""
         live = await self._send("GET", place)
-        wanted = _run(program, live)
+        wanted = self._run(program, live)
         # Python takes 1 for equal to true, and to 1.0.
         return jsondoc.digest(wanted) == jsondoc.digest(live) or await self._update(wanted, live, place)
+
+    def _run(self, program: str, live: JsonObject) -> JsonObject:
+        try:
+            results = [jsondoc.loads(text) for text in self._run_jq(program, jsondoc.dumps(live))]
+            jsondoc.dumps(results)
+        except jq.Stopped as error:
+            raise KubeError(f"jqFilter: {error}", status=0, reason="JqFailed") from None
+        except ValueError:
+            # jq's message quotes the object.
+            raise KubeError("jqFilter: fails on the live object", status=0, reason="JqFailed") from None
+        if len(results) != 1 or not isinstance(results[0], dict):
+            raise KubeError("jqFilter: must make exactly one object of the live one", status=0, reason="JqFailed")
+        return results[0]
 
     async def _delete(self, verb: DeleteVerb, place: _Place) -> None:
         if not place.subresource:
@@ -215,7 +231,7 @@ class ObjectPatcher:
         try:
             answer = await self._send("DELETE", place, options)
         except KubeError as error:
-            if error.status == 404:
+            if error.not_found:
                 return
             # Without an answer nobody knows.
             if error.status and not place.subresource:
@@ -232,7 +248,7 @@ class ObjectPatcher:
             try:
                 live = metadata_of(await self._send("GET", place, accept=_METADATA_ONLY))
             except KubeError as error:
-                if error.status == 404:
+                if error.not_found:
                     return
                 raise
             if live.get("uid") != uid:
@@ -323,18 +339,6 @@ async def _contend(attempt: Callable[[], Awaitable[bool]]) -> None:
     if not await attempt():
         message = f"somebody else changed the object {_MOST_ATTEMPTS} times in between"
         raise KubeError(message, status=409, reason="Conflict")
-
-
-def _run(program: Program, live: JsonObject) -> JsonObject:
-    try:
-        results = [jsondoc.loads(text) for text in program.run(jsondoc.dumps(live))]
-        jsondoc.dumps(results)
-    except ValueError:
-        # jq's message quotes the object.
-        raise KubeError("jqFilter: fails on the live object", status=0, reason="JqFailed") from None
-    if len(results) != 1 or not isinstance(results[0], dict):
-        raise KubeError("jqFilter: must make exactly one object of the live one", status=0, reason="JqFailed")
-    return results[0]
 
 
 def _still_there(waited_s: float, metadata: JsonObject) -> KubeError:

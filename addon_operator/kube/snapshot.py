@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from addon_operator import jsondoc
 from addon_operator.jsondoc import JsonValue
-from addon_operator.kube.jq import Program
+from addon_operator.kube import jq
 
 ChangeKind = Literal["Added", "Modified", "Deleted"]
 Key: TypeAlias = tuple[str, str]
@@ -70,10 +70,12 @@ def packed(value: JsonValue) -> bytes:
     return bytes(memoryview(jsondoc.dumps(value)))
 
 
-def run_filter(program: Program, document: bytes) -> Filtered:
+def run_filter(run: jq.Run, source: str, document: bytes) -> Filtered:
     """Runs a jq filter on one object."""
     try:
-        outputs = program.run(document)
+        outputs = run(source, document)
+    except jq.Stopped as error:
+        return Filtered(b"null", str(error))
     except ValueError as error:
         return Filtered(b"null", _without_contents(str(error)))
     return Filtered(outputs[0] if len(outputs) == 1 else b"[%s]" % b",".join(outputs) if outputs else b"null")

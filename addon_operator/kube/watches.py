@@ -17,9 +17,9 @@ from typing import Protocol
 from addon_operator import jsondoc
 from addon_operator.errors import KubeError
 from addon_operator.jsondoc import JsonObject
+from addon_operator.kube import jq
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.informer import Event, Informer
-from addon_operator.kube.jq import Program, compiled
 from addon_operator.kube.refs import Resource, metadata_of, permission
 from addon_operator.kube.snapshot import (
     ChangeKind,
@@ -30,7 +30,6 @@ from addon_operator.kube.snapshot import (
     run_filter,
 )
 
-_WATCH_TIMEOUT_S = 300.0
 _NOT_ALLOWED = 405
 # Only a person can mend these: a selector that the server does not understand, a missing permission, a resource that
 # cannot be listed.
@@ -109,19 +108,19 @@ class _Shared:
         hearing: those that want to hear of changes; to the others everything still belongs to the first list.
     """
 
-    def __init__(self, wish: Wish) -> None:
+    def __init__(self, wish: Wish, run_jq: jq.Run) -> None:
         self.view = View(keep_objects=wish.keep_objects)
         self.jq_filter = wish.jq_filter
         self.parts: dict[Part, None] = {}
         self.hearing: dict[Part, None] = {}
-        self._program: Program | None = compiled(wish.jq_filter) if wish.jq_filter else None
+        self._run_jq = run_jq
 
     def run(self, document: bytes) -> Filtered | None:
         """Filters an object; None without a filter."""
-        if self._program is None:
+        if not self.jq_filter:
             return None
         began = time.perf_counter()
-        filtered = run_filter(self._program, document)
+        filtered = run_filter(self._run_jq, self.jq_filter, document)
         took_s = time.perf_counter() - began
         for part in self.parts:
             part.user.filtered(took_s)
@@ -196,7 +195,6 @@ class Watch:
             field_selector=scope.field_selector,
             metadata_only=scope.metadata_only,
             handler=self._take,
-            watch_timeout_s=_WATCH_TIMEOUT_S,
             on_trouble=self._on_trouble,
         )
 
@@ -223,7 +221,7 @@ class Watch:
         shared = self._shared.get(wish)
         if shared is not None:
             return Part(user, self, shared)
-        part = Part(user, self, shared := _Shared(wish))
+        part = Part(user, self, shared := _Shared(wish, self._pool.run_jq))
         # All views know the same objects.
         for key in tuple(next(iter(self._shared.values())).view) if self._shared else ():
             document = self._document(key)
@@ -350,8 +348,8 @@ def _what_to_mend(error: KubeError, scope: Scope) -> str:
 class Pool:
     """The watches, each of them as long as somebody uses it."""
 
-    def __init__(self, client: KubeClient, on_error: Callable[[str], None]) -> None:
-        self.client, self.on_error = client, on_error
+    def __init__(self, client: KubeClient, on_error: Callable[[str], None], run_jq: jq.Run = jq.run) -> None:
+        self.client, self.on_error, self.run_jq = client, on_error, run_jq
         self._watches: dict[Scope, list[Watch]] = {}
         self._tasks: dict[Watch, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None

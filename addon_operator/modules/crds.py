@@ -69,6 +69,11 @@ class CrdInstaller:
             self._read[module.path] = known
         return known[1]
 
+    def forget(self, module_dir: Path) -> None:
+        """Drops what is remembered of the files of a module whose directory is gone."""
+        self._read.pop(module_dir, None)
+        self._charts.forget(module_dir)
+
     async def install(self, module: Module, *, earlier: Iterable[Module]) -> Definitions:
         """Applies the CRDs of a module, waits until they are served, and answers which these are.
 

@@ -19,6 +19,7 @@ from addon_operator.helm.storage import ReleaseStorage
 from addon_operator.metrics import Metrics
 from addon_operator.modules.module import Module
 from addon_operator.modules.registry import ModuleState
+from addon_operator.values.layers import CONFIG_MAP_SOURCE
 from addon_operator.values.store import ValuesStore
 
 
@@ -51,9 +52,36 @@ class ModuleDeployment:
         facts = self._storage.facts(name)
         return facts.exists and facts.owned
 
-    def owned(self) -> tuple[str, ...]:
-        """Names of all releases that carry our mark or the peer's."""
-        return tuple(facts.name for facts in self._storage.releases() if facts.owned)
+    def installed(self, name: str) -> bool:
+        """Whether there is more of a release of ours than records of it."""
+        return self.exists(name) and self._storage.facts(name).installed
+
+    def owned(self) -> Mapping[str, ReleaseFacts]:
+        """All releases that carry our mark or the peer's, by name."""
+        return {facts.name: facts for facts in self._storage.releases() if facts.owned}
+
+    async def hold(self, reasons: Mapping[str, str]) -> None:
+        """Notes on releases of ours that they are held, so that a restart knows it; name -> reason.
+
+        Raises:
+            KubeError: refused, or not seen in time.
+        """
+        owned = self.owned()
+        changed = {name: reason for name, reason in reasons.items() if name in owned and owned[name].held != reason}
+        await asyncio.gather(*(self._storage.hold(name, reason) for name, reason in changed.items()))
+
+    async def hold_enabled_by_config_map(self, reason: str) -> None:
+        """Notes that releases are held which the ConfigMap may have enabled; the next run of their module ends that.
+
+        Raises:
+            KubeError: as `hold`.
+        """
+        concerned = {
+            name: reason
+            for name, facts in self.owned().items()
+            if not facts.held and (facts.enabled_by is None or CONFIG_MAP_SOURCE in facts.enabled_by)
+        }
+        await self.hold(concerned)
 
     def watched(self, name: str) -> tuple[str, ...] | None:
         """Objects of a release that are watched, as `namespace/Kind/name`, sorted; None if none are."""
@@ -106,7 +134,8 @@ class ModuleDeployment:
         started = loop.time()
         values = self._store.helm_values(module.key)
         missing = self._healing.missing(module.name)
-        deployed = await self._deployer.deploy(ChartRequest(module.name, module.path, values))
+        request = ChartRequest(module.name, module.path, values, enabled_by=state.enabled_by or {})
+        deployed = await self._deployer.deploy(request)
         self._metrics.module_helm(module.name, activation, duration_s=loop.time() - started)
         for key in missing:
             self._metrics.resource_absent(module.name, str(key))
@@ -115,12 +144,21 @@ class ModuleDeployment:
         recovered = "".join(f"recovered: {step.reason}; " for step in deployed.recovered)
         state.decide(deployed.action.kind, recovered + deployed.action.reason)
 
-    async def uninstall(self, name: str, reason: str) -> None:
-        """Removes a release of ours; one of somebody else is left alone.
+    async def uninstall(self, name: str, reason: str, *, keep_record: bool = False) -> None:
+        """Removes a release of ours; one of somebody else is left alone. `keep_record` as in `Deployer.uninstall`.
 
         Raises:
             HelmError: helm failed.
             KubeError: its records are still there.
         """
         if self.exists(name):
-            await self._deployer.uninstall(name, reason)
+            await self._deployer.uninstall(name, reason, keep_record=keep_record)
+
+    async def forget(self, name: str) -> None:
+        """Deletes what `uninstall` has kept.
+
+        Raises:
+            KubeError: refused, or still there.
+        """
+        if self.exists(name):
+            await self._deployer.forget(name)

@@ -14,7 +14,7 @@ from addon_operator.hooks.engine import HookEngine
 from addon_operator.modules.module import Module
 from addon_operator.modules.plan import Verdict, flag_chain, flag_says
 from addon_operator.modules.registry import ModuleRegistry
-from addon_operator.values.layers import EnableFlag
+from addon_operator.values.layers import CONFIG_MAP_SOURCE, EnableFlag
 from addon_operator.values.store import ValuesStore
 
 
@@ -52,11 +52,14 @@ class Enablement:
             key: EnableFlag(value, "global hook", str(self._store.enabled_origin(key) or "").removeprefix("hook "))
             for key, value in self._store.enabled_patches.items()
         }
-        configured = {
-            key: EnableFlag(value, "ConfigMap", f"{self._config_name}, key {key}Enabled")
+        return flag_chain(module, dynamic=dynamic, config=self.config_flags(config))
+
+    def config_flags(self, config: ConfigDocument | None = None) -> Mapping[str, EnableFlag]:
+        """Returns section key -> flag of the ConfigMap, also of modules that do not exist; `config` as for `chain`."""
+        return {
+            key: EnableFlag(value, CONFIG_MAP_SOURCE, f"{self._config_name}, key {key}Enabled")
             for key, value in (config or self._config()).flags.items()
         }
-        return flag_chain(module, dynamic=dynamic, config=configured)
 
     def flagged(self, config: ConfigDocument | None = None) -> tuple[Module, ...]:
         """Lists the modules whose flags say enabled, in run order, without asking scripts; `config` as for `chain`."""
@@ -77,7 +80,9 @@ class Enablement:
         return verdicts
 
     async def changed(self, keys: Collection[str]) -> bool:
-        """Answers whether any module of these sections would get another verdict than the one in force.
+        """Answers whether any module of these sections gets another enable state than the one in force.
+
+        A verdict that only has another reason takes the place of the former one.
 
         Raises:
             HookError: as `evaluate_all`.
@@ -85,8 +90,11 @@ class Enablement:
         before: list[str] = []
         for module in self._registry.modules:
             current = self._registry.is_enabled(module.name)
-            if module.key in keys and (await self._evaluate(module, before)).enabled != current:
-                return True
+            if module.key in keys:
+                verdict = await self._evaluate(module, before)
+                if verdict.enabled != current:
+                    return True
+                self._registry.replace_reason(module.name, verdict)
             if current:
                 before.append(module.name)
         return False

@@ -92,7 +92,9 @@ class ModuleLoader:
         warnings: list[str] = []
         common = self._common(problems, warnings)
         found: dict[str, Module] = {}
-        for directory in self._module_directories(problems, warnings):
+        directories = tuple(self._module_directories(problems, warnings))
+        self._cache = {directory: self._cache[directory] for directory in directories if directory in self._cache}
+        for directory in directories:
             try:
                 module = self._module(directory, common, warnings)
             except AddonOperatorError as error:

@@ -16,6 +16,7 @@ from addon_operator.hooks.hook import Hook, LoadedHooks
 from addon_operator.modules.crds import Definitions
 from addon_operator.modules.module import Module
 from addon_operator.modules.plan import Verdict
+from addon_operator.modules.removals import EnabledBy, enabled_by
 
 
 class ModulePhase(enum.StrEnum):
@@ -29,6 +30,7 @@ class ModulePhase(enum.StrEnum):
     HELM = "helm"
     AFTER_HELM = "after-helm"
     DELETING = "deleting"
+    HELD = "held"
     READY = "ready"
 
 
@@ -62,6 +64,7 @@ class ModuleState:
         error: of the last attempt, if that failed.
         duration_s: of the last finished run.
         crds: those of its CRDs that were applied in this process and are not known to be gone.
+        enabled_by: what is remembered of the last time it was enabled (`removals.Mark`); None before that.
     """
 
     phase: ModulePhase = ModulePhase.DISABLED
@@ -74,6 +77,7 @@ class ModuleState:
     error: str | None = None
     duration_s: float | None = None
     crds: Definitions = dataclasses.field(default_factory=dict)
+    enabled_by: EnabledBy | None = None
 
     def decide(self, action: str, reason: str) -> None:
         """Keeps a decision with the time of now."""
@@ -86,11 +90,15 @@ class ModuleRegistry:
     Attributes:
         scan_error: why what was last found on disk could not be read; None if it could, and the modules are of then.
         scan_warnings: what else was strange about it.
+        held: name -> reason, of the modules and releases that are neither upgraded nor removed (`removals.hold`).
+        confirmed: names whose removal a person has confirmed, until they are removed or enabled.
     """
 
     def __init__(self) -> None:
         self.scan_error: str | None = None
         self.scan_warnings: tuple[str, ...] = ()
+        self.held: Mapping[str, str] = {}
+        self.confirmed: frozenset[str] = frozenset()
         self._modules: dict[str, Module] = {}
         self._states: dict[str, ModuleState] = {}
         self._verdicts: dict[str, Verdict] = {}
@@ -135,6 +143,11 @@ class ModuleRegistry:
         """The last verdict about a module; None before the first converge."""
         return self._verdicts.get(name)
 
+    def enabled_by(self, name: str) -> EnabledBy | None:
+        """What is remembered of the last time that a module was enabled in this process; None if it was not."""
+        state = self._states.get(name)
+        return state.enabled_by if state else None
+
     def is_enabled(self, name: str) -> bool:
         """Whether the last verdict says that the module is enabled."""
         verdict = self._verdicts.get(name)
@@ -146,15 +159,23 @@ class ModuleRegistry:
         self._states = {name: state for name, state in self._states.items() if name in self._modules}
         self._verdicts = {name: verdict for name, verdict in self._verdicts.items() if name in self._modules}
 
-    def replace_verdicts(self, verdicts: Mapping[str, Verdict]) -> None:
+    def replace_verdicts(self, verdicts: Mapping[str, Verdict], *, config_map_exists: bool) -> None:
         """Takes the verdicts of a converge; newly enabled modules wait for their run."""
         self._verdicts = dict(verdicts)
         for name, verdict in verdicts.items():
             state = self.state(name)
-            if verdict.enabled and state.phase is ModulePhase.DISABLED:
-                state.phase = ModulePhase.WAITING
+            if verdict.enabled:
+                state.enabled_by = enabled_by(verdict.chain, config_map_exists=config_map_exists)
+            if verdict.enabled and state.phase in {ModulePhase.DISABLED, ModulePhase.HELD}:
+                # One that ran before it was held has something to delete, whether it comes to its run or not.
+                state.phase = ModulePhase.STARTUP if state.started else ModulePhase.WAITING
             elif not verdict.enabled and state.phase is ModulePhase.WAITING:
                 state.phase, state.error = ModulePhase.DISABLED, None
+
+    def replace_reason(self, name: str, verdict: Verdict) -> None:
+        """Takes a verdict with the same enable state and another reason."""
+        if name in self._verdicts:
+            self._verdicts[name] = verdict
 
     def forget(self, name: str) -> None:
         """A deleted module begins a fresh life when it is enabled again; its last decision stays visible."""

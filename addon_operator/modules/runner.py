@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import assert_never
 
 from addon_operator.errors import AddonOperatorError, HookConfigError, InputError, KubeError, ValuesRejected
@@ -213,6 +214,13 @@ class ModuleRunner:
         state.began_at = None
         return self._end_tasks(name)
 
+    def hold(self, name: str) -> None:
+        """A module is neither upgraded nor removed: its hooks receive no events; its release and webhooks stay."""
+        if self._registry.verdict(name) is not None:  # else its directory is gone: there is only a release
+            self.suspend(name)
+            state = self._registry.state(name)
+            state.phase, state.error = ModulePhase.HELD, None
+
     def drop_hook(self, hook: Hook) -> None:
         """The file of a module's hook is gone: it hears of nothing any more. The module's next run sees what is there.
 
@@ -252,7 +260,7 @@ class ModuleRunner:
         self._registry.forget(name)
 
     async def _delete(self, module: Module, state: ModuleState, activation: str) -> None:
-        facts = DeleteFacts(release=self._deployment.exists(module.name))
+        facts = DeleteFacts(release=self._deployment.installed(module.name))
         while True:
             step = next_delete_step(facts)
             match step:
@@ -265,12 +273,15 @@ class ModuleRunner:
                     await self._run_hooks(module, state, "beforeDeleteHelm", activation)
                     facts = dataclasses.replace(facts, before_delete=True)
                 case "uninstall":
-                    await self._deployment.uninstall(module.name, "the module is disabled")
+                    # Until its last hooks have run, a restart has to know that they are due.
+                    keep = any(hook.config.order("afterDeleteHelm") is not None for hook in _hooks(state))
+                    await self._deployment.uninstall(module.name, "the module is disabled", keep_record=keep)
                     facts = dataclasses.replace(facts, release=False)
                 case "afterDeleteHelm":
                     await self._run_hooks(module, state, "afterDeleteHelm", activation)
                     facts = dataclasses.replace(facts, after_delete=True)
                 case "finish":
+                    await self._deployment.forget(module.name)
                     return
                 case _:
                     assert_never(step)
@@ -284,6 +295,11 @@ class ModuleRunner:
         state = self._registry.state(name)
         self._forget_hooks(name, state)
         await self._reactions.withdraw_module(name)
+
+    def forget_files(self, module_dir: Path) -> None:
+        """Drops what is remembered of the files of a module directory that is gone."""
+        self._catalog.forget(module_dir)
+        self._crds.forget(module_dir)
 
     async def purge(self, release: str) -> None:
         """Uninstalls a release of ours whose module is gone.

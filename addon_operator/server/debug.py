@@ -1,7 +1,7 @@
 """The debug API: HTTP on a unix socket that only the operator's own user can open.
 
-It serves `pages.ROUTES` and `POST /config/set`; what it shows comes from an Inspector. The debug commands are its
-clients. `app` starts and stops it.
+It serves `pages.ROUTES`, `POST /config/set` and `POST /removals/confirm`; what it shows comes from an Inspector. The
+debug commands are its clients. `app` starts and stops it.
 
 Source: contract.md 2.17.
 """
@@ -15,17 +15,21 @@ import socket
 import stat
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Final
+from urllib.parse import parse_qsl
 
 from aiohttp import web
 
 from addon_operator.errors import InputError, SettingsError
+from addon_operator.http_server import HttpServer, Limits
 from addon_operator.server.inspector import Inspector
 from addon_operator.server.pages import ROUTES, Query, Route
 from addon_operator.settings import parse_duration
 
 _CONTENT_TYPES = {"json": "application/json", "yaml": "application/yaml", "text": "text/plain"}
+_LIMITS: Final = Limits(connections=64)
 _TRUE = {"true", "1", "yes"}
-_STARTING = "the operator is starting: its log says what it waits for\n"
+_STARTING = "the operator is starting: its log says what it waits for"
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 
@@ -34,7 +38,8 @@ class DebugServer:
     """Serves the debug API on one unix socket.
 
     Attributes:
-        inspector: whom to ask; until there is one, every request is answered with 503 and the reason.
+        inspector: whom to ask; until there is one, every request is answered with 503 and `waits`.
+        waits: what the operator waits for.
     """
 
     def __init__(self, path: Path, inspector: Inspector | None = None) -> None:
@@ -45,8 +50,9 @@ class DebugServer:
             inspector: whom to ask; None while the operator is not complete.
         """
         self.inspector = inspector
+        self.waits = _STARTING
         self._path = path
-        self._runner: web.AppRunner | None = None
+        self._server = HttpServer("debug socket", self._routes(), _LIMITS, stop_s=1.0)
         self._inode = 0
 
     async def start(self) -> None:
@@ -57,29 +63,27 @@ class DebugServer:
         """
         listener = _bind(self._path)
         self._inode = self._path.stat().st_ino
-        self._runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=1.0)
-        await self._runner.setup()
-        await web.SockSite(self._runner, listener).start()
+        await self._server.start([listener])
 
     async def stop(self) -> None:
         """Ends all connections and removes the socket; does nothing if it was not started."""
-        if self._runner is None:
+        if not self._inode:
             return
         with contextlib.suppress(FileNotFoundError):
             # Somebody may have put another socket in its place; that one is not ours to remove.
             if self._path.stat().st_ino == self._inode:
                 self._path.unlink()
-        await self._runner.cleanup()
-        self._runner = None
+        self._inode = 0
+        await self._server.stop()
 
-    def _application(self) -> web.Application:
-        application = web.Application()
-        for route in ROUTES:
-            application.router.add_get(route.path + ".{format}", self._page(route))
-        application.router.add_get("/discovery", _discovery)
-        application.router.add_post("/config/set", self._set_parameter)
-        application.router.add_route("*", "/{rest:.*}", _not_found)
-        return application
+    def _routes(self) -> list[web.RouteDef]:
+        return [
+            *(web.get(route.path + ".{format}", self._page(route)) for route in ROUTES),
+            web.get("/discovery", _discovery),
+            web.post("/config/set", self._set_parameter),
+            web.post("/removals/confirm", self._confirm_removals),
+            web.route("*", "/{rest:.*}", _not_found),
+        ]
 
     def _page(self, route: Route) -> Handler:
         async def answer(request: web.Request) -> web.Response:
@@ -96,17 +100,27 @@ class DebugServer:
 
     def _complete(self) -> Inspector:
         if self.inspector is None:
-            raise web.HTTPServiceUnavailable(text=_STARTING)
+            raise web.HTTPServiceUnavailable(text=f"{self.waits}\n")
         return self.inspector
 
     async def _set_parameter(self, request: web.Request) -> web.Response:
-        form = await request.post()
-        name, value, duration = (str(form.get(field, "")) for field in ("name", "value", "duration"))
+        form = dict(parse_qsl((await self._server.body(request)).decode(errors="replace"), keep_blank_values=True))
+        name, value, duration = (form.get(field, "") for field in ("name", "value", "duration"))
         try:
             self._complete().set_parameter(name, value, duration_s=parse_duration(duration) if duration else None)
         except (InputError, ValueError) as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from error
         return web.Response(text=f"{name} = {value}" + (f" for {duration}" if duration else "") + "\n")
+
+    async def _confirm_removals(self, request: web.Request) -> web.Response:
+        names = [str(name) for name in (await request.post()).getall("name", [])]
+        if not names:
+            raise web.HTTPBadRequest(text="name is missing: the modules whose removal is confirmed\n")
+        try:
+            self._complete().confirm_removals(names)
+        except InputError as error:
+            raise web.HTTPBadRequest(text=f"{error}\n") from error
+        return web.Response(text=f"removal confirmed: {', '.join(names)}\n")
 
 
 def _check_module(inspector: Inspector, name: str) -> None:
@@ -130,7 +144,7 @@ def _query(request: web.Request) -> Query:
 
 async def _discovery(_request: web.Request) -> web.Response:
     pages = [f"GET {route.path}.{form}" for route in ROUTES for form in route.formats]
-    return web.Response(text="\n".join([*pages, "GET /discovery", "POST /config/set", ""]))
+    return web.Response(text="\n".join([*pages, "GET /discovery", "POST /config/set", "POST /removals/confirm", ""]))
 
 
 async def _not_found(request: web.Request) -> web.Response:

@@ -7,7 +7,7 @@ so every method answers at once from memory. Documents are JSON as it stands; ca
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -49,7 +49,7 @@ class ModuleView:
     """One module of the modules directories, enabled or not.
 
     Attributes:
-        state: one word for people, such as `ready`, `running`, `waiting`, `failed`, `disabled`.
+        state: one word for people, such as `ready`, `running`, `waiting`, `failed`, `held`, `disabled`.
         reason: why it is in that state, in a sentence; never empty for a disabled module.
         release: name of its Helm release; None if there is none.
         revision: revision of that release.
@@ -171,6 +171,22 @@ class Inspector(Protocol):
 
     def notices(self) -> tuple[str, ...]:
         """Lists what everybody who looks should know first, such as a ConfigMap that was refused; one text each."""
+        ...
+
+    def api_server_away_since(self) -> datetime | None:
+        """Says since when the API server does not answer (aware); None while it does."""
+        ...
+
+    def held(self) -> Mapping[str, str]:
+        """Gives name -> reason, of the modules and releases that are neither upgraded nor removed; sorted by name."""
+        ...
+
+    def confirm_removals(self, names: Sequence[str]) -> None:
+        """Lets held modules be removed: a person has confirmed it.
+
+        Raises:
+            InputError: one of them is not held.
+        """
         ...
 
     def queues(self) -> tuple[QueueView, ...]:

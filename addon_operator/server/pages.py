@@ -98,6 +98,7 @@ def queue_list(inspector: Inspector, query: Query) -> Page:
         "active": [_queue_document(queue) for queue in active],
         "empty": [_queue_document(queue) for queue in shown],
         "summary": _summary_document(queues),
+        "apiServerAwaySince": _away_since(inspector),
     }
     return Page(document, _notices(inspector) + queues_text + _summary_text(queues))
 
@@ -194,12 +195,28 @@ def module_list(inspector: Inspector, _query: Query) -> Page:
     document: JsonObject = {
         "enabledModules": [*sorted(module.name for module in modules if module.enabled)],
         "modules": [_module_document(module) for module in modules],
+        "apiServerAwaySince": _away_since(inspector),
+        "held": _held_document(inspector),
     }
     return Page(document, _notices(inspector) + _held_up(inspector) + modules_table(modules))
 
 
+def removals_list(inspector: Inspector, _query: Query) -> Page:
+    """Lists what is held: neither upgraded nor removed until somebody decides."""
+    return Page(_held_document(inspector), table(("NAME", "REASON"), list(inspector.held().items())))
+
+
+def _held_document(inspector: Inspector) -> list[JsonValue]:
+    return [{"name": name, "reason": reason} for name, reason in inspector.held().items()]
+
+
 def _notices(inspector: Inspector) -> str:
     return _notes(inspector.notices())
+
+
+def _away_since(inspector: Inspector) -> str | None:
+    away = inspector.api_server_away_since()
+    return None if away is None else away.isoformat(timespec="seconds")
 
 
 def _held_up(inspector: Inspector) -> str:
@@ -426,4 +443,5 @@ ROUTES: tuple[Route, ...] = (
     Route("/module/{module}/snapshots", _DATA, module_snapshots),
     Route("/module/{module}/explain", _ALL, module_explain),
     Route("/config/list", _ALL, config_list),
+    Route("/removals/list", _ALL, removals_list),
 )

@@ -8,14 +8,17 @@ Source: contract.md 2.16.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
 
 from aiohttp import web
 
 from addon_operator import jsondoc
 from addon_operator.errors import SettingsError
+from addon_operator.http_server import HttpServer, Limits
 from addon_operator.server.status import ConvergeStatus
 
+_WITHOUT_PAUSE_S = 0.01
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PAGES = {
     "/healthz": "whether the process works",
@@ -34,7 +37,8 @@ class PublicServer:
         converge: where the converges are.
         troubles: what makes the process unfit to go on, one reason each; empty means healthy. A liveness probe restarts
             the operator for them, so only what a restart mends belongs here.
-        metrics: the operator's series in Prometheus text format.
+        unready: what else makes it not ready, one reason each.
+        metrics: the operator's series in Prometheus text format, in pieces that take a few milliseconds each to make.
         hook_metrics: the series that hooks made, same format.
     """
 
@@ -43,14 +47,16 @@ class PublicServer:
         *,
         converge: Callable[[], ConvergeStatus],
         troubles: Callable[[], Sequence[str]],
-        metrics: Callable[[], bytes],
-        hook_metrics: Callable[[], bytes],
+        unready: Callable[[], Sequence[str]] = tuple,
+        metrics: Callable[[], Iterator[bytes]],
+        hook_metrics: Callable[[], Iterator[bytes]],
     ) -> None:
         self._converge = converge
         self._troubles = troubles
+        self._unready = unready
         self._metrics = metrics
         self._hook_metrics = hook_metrics
-        self._runner: web.AppRunner | None = None
+        self._server = HttpServer("probes and metrics", self._routes(), Limits(), stop_s=1.0)
 
     async def start(self, *, address: str, port: int) -> int:
         """Begins to listen; answers the port (the one chosen, if 0 was asked for).
@@ -58,39 +64,28 @@ class PublicServer:
         Raises:
             SettingsError: the address cannot be had.
         """
-        runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=1.0)
-        await runner.setup()
         try:
-            await web.TCPSite(runner, address, port).start()
+            return await self._server.start_tcp(address, port)
         except OSError as error:
-            await runner.cleanup()
             raise SettingsError(
                 f"cannot listen on {address}:{port}: {error.strerror or error}; choose another address with "
                 "--prometheus-listen-address and --prometheus-listen-port"
             ) from error
-        self._runner = runner
-        return int(runner.addresses[0][1])
 
     async def stop(self) -> None:
         """Ends all connections; does nothing if it was not started."""
-        if self._runner:
-            await self._runner.cleanup()
-            self._runner = None
+        await self._server.stop()
 
-    def _application(self) -> web.Application:
-        application = web.Application()
-        application.add_routes(
-            [
-                web.get("/", _index),
-                web.get("/healthz", self._healthz),
-                web.get("/readyz", self._readyz),
-                web.get("/status/converge", self._status),
-                web.get("/metrics", self._all_metrics),
-                web.get("/metrics/hooks", self._only_hook_metrics),
-                web.get("/discovery", _discovery),
-            ]
-        )
-        return application
+    def _routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/", _index),
+            web.get("/healthz", self._healthz),
+            web.get("/readyz", self._readyz),
+            web.get("/status/converge", self._status),
+            web.get("/metrics", self._all_metrics),
+            web.get("/metrics/hooks", self._only_hook_metrics),
+            web.get("/discovery", _discovery),
+        ]
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         troubles = self._troubles()
@@ -100,6 +95,8 @@ class PublicServer:
 
     async def _readyz(self, _request: web.Request) -> web.Response:
         status = self._converge()
+        if status.ready and (reasons := self._unready()):
+            return web.Response(status=500, text="".join(f"{reason}\n" for reason in reasons))
         return web.Response(status=200 if status.ready else 500, text=status.readiness())
 
     async def _status(self, request: web.Request) -> web.Response:
@@ -109,10 +106,22 @@ class PublicServer:
         return web.Response(text=status.text())
 
     async def _all_metrics(self, _request: web.Request) -> web.Response:
-        return web.Response(body=self._metrics(), headers={"Content-Type": _METRICS_TYPE})
+        return await _exposition(self._metrics())
 
     async def _only_hook_metrics(self, _request: web.Request) -> web.Response:
-        return web.Response(body=self._hook_metrics(), headers={"Content-Type": _METRICS_TYPE})
+        return await _exposition(self._hook_metrics())
+
+
+async def _exposition(pieces: Iterator[bytes]) -> web.Response:
+    """Puts pieces together and lets others work in between: all of them may take seconds."""
+    loop, text = asyncio.get_running_loop(), bytearray()
+    since = loop.time()
+    for piece in pieces:
+        text += piece
+        if loop.time() - since > _WITHOUT_PAUSE_S:
+            await asyncio.sleep(0)
+            since = loop.time()
+    return web.Response(body=bytes(text), headers={"Content-Type": _METRICS_TYPE})
 
 
 async def _index(_request: web.Request) -> web.Response:

@@ -26,12 +26,16 @@ class ConvergeStatus:
     Attributes:
         startup: state of the first converge.
         tasks: tasks that the running converge still has in the queues; 0 when none runs.
+        held: names of the modules that are neither upgraded nor removed.
         stopping: the operator is on its way out, so nobody should rely on it.
+        waits: what has to happen before it starts to work, such as the end of another operator.
     """
 
     startup: Startup
     tasks: int = 0
+    held: tuple[str, ...] = ()
     stopping: bool = False
+    waits: str = ""
 
     @property
     def ready(self) -> bool:
@@ -42,6 +46,8 @@ class ConvergeStatus:
         """Says the same in a sentence."""
         if self.stopping:
             return "Stopping"
+        if self.waits:
+            return self.waits
         return "Startup converge done." if self.ready else "Startup converge in progress"
 
     def text(self) -> str:
@@ -52,14 +58,16 @@ class ConvergeStatus:
             Startup.DONE: "STARTUP_CONVERGE_DONE",
         }[self.startup]
         second = f"CONVERGE_IN_PROGRESS: {self.tasks} tasks" if self.tasks else "CONVERGE_WAIT_TASK"
-        return f"{first}\n{second}\n"
+        held = f"MODULES_HELD: {', '.join(self.held)}\n" if self.held else ""
+        return f"{first}\n{second}\n{held}"
 
     def document(self) -> JsonObject:
-        """Gives the same facts under the peer's keys."""
-        return {
+        """Gives the same facts under the peer's keys, and what is held if anything is."""
+        document: JsonObject = {
             "CONVERGE_IN_PROGRESS": self.tasks,
             "CONVERGE_WAIT_TASK": self.tasks == 0,
             "STARTUP_CONVERGE_DONE": self.startup is Startup.DONE,
             "STARTUP_CONVERGE_IN_PROGRESS": self.tasks if self.startup is Startup.IN_PROGRESS else 0,
             "STARTUP_CONVERGE_NOT_STARTED": self.startup is Startup.NOT_STARTED,
         }
+        return {**document, "MODULES_HELD": [*self.held]} if self.held else document

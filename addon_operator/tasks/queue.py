@@ -17,6 +17,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol, TypeAlias, assert_never
 
+from addon_operator import traces
 from addon_operator.backoff import RetryPolicy
 from addon_operator.errors import AddonOperatorError
 from addon_operator.hooks.bindings import MAIN_QUEUE
@@ -330,7 +331,7 @@ class TaskQueue:
             outcome = Retry(str(error))
         except Exception as error:  # a bug in one handler must not end the queue
             log.exception("task handler broke", task=kind(entry.task.payload), error=error, exc_info=error)
-            outcome = Retry(f"internal error: {type(error).__name__}: {error}")
+            outcome = Retry(f"internal error: {traces.text(error)}")
         finally:
             self._running = self._attempting = self._interrupted = None
         ended = loop.time()

@@ -36,6 +36,7 @@ class Reason(enum.StrEnum):
     SCHEDULE_CHANGED_MODULE = "Schedule-Change-ModuleValues"
     KUBERNETES_CHANGED_MODULE = "Kubernetes-Change-ModuleValues"
     RELOAD_AFTER_DYNAMIC = "ReloadAll-After-GlobalHookDynamicUpdate"
+    REMOVALS_CONFIRMED = "Removals-Confirmed"
 
 
 class ConvergePhase(enum.StrEnum):
@@ -149,6 +150,13 @@ class PurgeRelease:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class ConfirmRemovals:
+    """Remove held modules after all: a person has confirmed it."""
+
+    modules: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class ApplyConfig:
     """Put the newest accepted state of the ConfigMap into force."""
 
@@ -165,6 +173,7 @@ Payload = (
     | DeleteModule
     | PurgeRelease
     | ApplyConfig
+    | ConfirmRemovals
 )
 
 _ids = itertools.count(1)
@@ -251,6 +260,7 @@ _KINDS: Final[Mapping[type, str]] = {
     DeleteModule: "ModuleDelete",
     PurgeRelease: "ModulePurge",
     ApplyConfig: "ApplyKubeConfigValues",
+    ConfirmRemovals: "ConfirmRemovals",
 }
 
 
@@ -274,7 +284,7 @@ def subject(payload: Payload) -> str:
             return hook.name
         case Converge(phase=phase):
             return phase
-        case EnsureCrds(modules=modules) | RunModules(modules=modules):
+        case EnsureCrds(modules=modules) | RunModules(modules=modules) | ConfirmRemovals(modules=modules):
             return ",".join(modules)
         case DeleteModule(module=name) | PurgeRelease(release=name):
             return name

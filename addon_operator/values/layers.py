@@ -24,6 +24,12 @@ GLOBAL = "global"
 ENABLED_SUFFIX = "Enabled"
 """What follows the section key in the name of an enable flag."""
 
+CONFIG_MAP_SOURCE = "ConfigMap"
+"""The `EnableFlag.source` of flags in the operator's ConfigMap."""
+
+VALUES_FILE_SOURCE = "values file"
+"""The `EnableFlag.source` of flags in values.yaml files."""
+
 _KEY = re.compile(r"[a-z0-9][A-Za-z0-9]*")
 
 
@@ -192,7 +198,7 @@ def parse_values_file(text: str, where: str, module: str | None) -> ValuesFile:
             if enabled is None:
                 problems.append(f"{where}:{line}: {key} must be true or false")
             else:
-                flags[flagged] = EnableFlag(enabled, "values file", f"{where}:{line}")
+                flags[flagged] = EnableFlag(enabled, VALUES_FILE_SOURCE, f"{where}:{line}")
         elif not is_section_key(key):
             warnings.append(f"{where}:{line}: {key} is ignored: it is not the camelCase name of a module")
         elif value is None or isinstance(value, dict | list):

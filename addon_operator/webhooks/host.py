@@ -29,7 +29,7 @@ from addon_operator.webhooks.endpoint import Address, WebhookSettings
 from addon_operator.webhooks.listener import Listener
 from addon_operator.webhooks.registration import ConfigurationGuard, Registration, Version
 from addon_operator.webhooks.review import Reviewer
-from addon_operator.webhooks.server import ReviewServer, Route
+from addon_operator.webhooks.server import ReviewServer, Route, limits
 from addon_operator.webhooks.table import Bindings, Table, tabulate
 
 if TYPE_CHECKING:  # see listener.py
@@ -187,7 +187,7 @@ class WebhookHost:
     def _listener(self, chosen: WebhookServer, find: Callable[[str], Route | None], largest: int) -> Listener:
         return Listener(
             chosen,
-            ReviewServer(find, at_once=self._settings.at_once, largest=largest),
+            ReviewServer(find, at_once=self._settings.at_once, limits=limits(largest)),
             names=self._settings.names(chosen),
             validity_s=self._settings.validity_s,
             authority=self._own_authority,

@@ -196,7 +196,7 @@ class Registration:
         try:
             return _object(await self._client.request("GET", path))
         except KubeError as error:
-            if error.status == 404:
+            if error.not_found:
                 return None
             raise
 

@@ -15,12 +15,15 @@ from typing import Final, Protocol
 from aiohttp import web
 
 from addon_operator.errors import InputError, SettingsError
+from addon_operator.http_server import HttpServer, Limits
 from addon_operator.logs import get_logger
 
 _log = get_logger("webhooks")
 
 # The API server keeps idle connections for 90 s; whoever ends them first should be the one who sends.
-_KEEP_ALIVE_S: Final = 120.0
+_IDLE_S: Final = 120.0
+_CONNECTIONS: Final = 512
+_LEAST_HELD_BYTES: Final = 128 * 2**20
 _STOP_S: Final = 3.0
 _ENDED_S: Final = 10.0
 
@@ -50,21 +53,27 @@ class Route(Protocol):
         """
 
 
+def limits(largest: int) -> Limits:
+    """Returns what those who ask may use, when one review has at most so many bytes."""
+    return Limits(
+        connections=_CONNECTIONS, body_bytes=largest, held_bytes=max(2 * largest, _LEAST_HELD_BYTES), idle_s=_IDLE_S
+    )
+
+
 class ReviewServer:
     """Serves POST requests over TLS.
 
     Args:
         find: path -> route; None for a path that nobody serves.
-        at_once: reviews that run side by side; the others wait until their deadline, not yet read.
-        largest: bytes of one request.
+        at_once: reviews that run side by side; the others wait until their deadline.
+        limits: for those who ask.
     """
 
-    def __init__(self, find: Callable[[str], Route | None], *, at_once: int, largest: int) -> None:
+    def __init__(self, find: Callable[[str], Route | None], *, at_once: int, limits: Limits) -> None:
         self._find = find
         self._free = asyncio.Semaphore(at_once)
-        self._largest = largest
+        self._server = HttpServer("webhooks", [web.post("/{path:.*}", self._handle)], limits, stop_s=_STOP_S)
         self._running: set[asyncio.Task[bytes]] = set()
-        self._runner: web.AppRunner | None = None
 
     async def start(self, *, address: str, port: int, context: ssl.SSLContext) -> int:
         """Begins to listen; answers the port (the one chosen, if 0 was asked for).
@@ -72,23 +81,14 @@ class ReviewServer:
         Raises:
             SettingsError: the address cannot be had.
         """
-        application = web.Application(client_max_size=self._largest)
-        application.add_routes([web.post("/{path:.*}", self._handle)])
-        runner = web.AppRunner(application, access_log=None, shutdown_timeout=_STOP_S, keepalive_timeout=_KEEP_ALIVE_S)
-        await runner.setup()
         try:
-            await web.TCPSite(runner, address, port, ssl_context=context).start()
+            return await self._server.start_tcp(address, port, context)
         except OSError as error:
-            await runner.cleanup()
             raise SettingsError(f"webhooks: cannot listen on {address}:{port}: {error.strerror or error}") from error
-        self._runner = runner
-        return int(runner.addresses[0][1])
 
     async def stop(self) -> None:
         """Lets reviews in flight end for a moment, then cancels them; does nothing if it was not started."""
-        if self._runner is not None:
-            await _end(self._runner)
-            self._runner = None
+        await self._server.stop()
         for work in self._running:
             work.cancel()
         if self._running:
@@ -98,6 +98,8 @@ class ReviewServer:
         route = self._find(request.path)
         if route is None:
             return web.Response(status=404, text=f"no hook serves {request.path}\n")
+        # First the whole review: a place is for those that have something to do.
+        body = await self._server.body(request)
         deadline = asyncio.get_running_loop().time() + route.timeout_s
         try:
             async with asyncio.timeout_at(deadline):
@@ -109,13 +111,9 @@ class ReviewServer:
         with contextlib.ExitStack() as place:
             place.callback(self._free.release)
             try:
-                async with asyncio.timeout_at(deadline):
-                    body = await request.read()
                 review = route.read(body)
             except InputError as error:
                 return web.Response(status=400, text=f"{error}\n")
-            except TimeoutError:
-                return web.Response(status=408, text="the review did not arrive in time\n")
             work = asyncio.create_task(review.answer(), name=f"review {request.path}")
             self._running.add(work)
             work.add_done_callback(self._ended)
@@ -130,16 +128,6 @@ class ReviewServer:
         self._free.release()
         if not work.cancelled() and (error := work.exception()) is not None:
             _log.error("a review could not be answered", task=work.get_name(), exc_info=error)
-
-
-async def _end(runner: web.AppRunner) -> None:
-    transports = [connection.transport for connection in runner.server.connections] if runner.server else []
-    await runner.cleanup()
-    # A polite TLS goodbye would outlive the server.
-    for transport in transports:
-        if transport is not None:
-            transport.abort()
-    await asyncio.sleep(0)
 
 
 async def _in_time(work: asyncio.Task[bytes], review: Review, deadline: float) -> bytes | None:

@@ -223,7 +223,7 @@ class Operator:
     def http(self, path: str) -> tuple[int, str]:
         """Asks the HTTP server; 0 and an empty text if it does not answer."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()

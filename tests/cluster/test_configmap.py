@@ -69,7 +69,7 @@ def test_edits_while_nothing_runs(cluster: DevCluster, tmp_path: Path) -> None:
             assert since(made, before)() == list(runs), edit
 
         made.start_ready()
-        assert "ConfigMap does not exist yet" in made.text()
+        assert "ConfigMap does not exist: the values of the files are in force" in made.text()
         assert made.runs() == ["around beforeAll", "alpha beforeHelm", "beta beforeHelm", "around afterAll"]
 
         # It comes to be later. A section of an enabled module: that module.
@@ -114,12 +114,13 @@ def test_edits_while_nothing_runs(cluster: DevCluster, tmp_path: Path) -> None:
         assert made.revisions("alpha") == revisions
         assert made.modules()["scripted"]["enabled"] is True
 
-        # It goes away: what it said does not hold any more.
+        # It goes away: its values are not in force any more, and what its absence disables is held.
         before = made.runs()
         made.kubectl("delete", "configmap", "addon-operator")
         settled(made, shows=lambda: made.deployed("alpha") == {"own": "-", "of": "-"})
         assert since(made, before)() == converge
         assert made.modules()["scripted"]["enabled"] is False
+        assert made.modules()["scripted"]["state"] == "held"
         assert made.ask("/global/config.json") == {}
         assert made.metric("config_values_errors_total") == 0
 

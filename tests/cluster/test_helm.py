@@ -26,11 +26,12 @@ from addon_operator.helm.client import ChartRequest, HelmClient
 from addon_operator.helm.cluster import Cluster
 from addon_operator.helm.deploy import Deployed, Deployer
 from addon_operator.helm.healing import Healing
-from addon_operator.helm.release import FINGERPRINT_LABEL, OBJECTS_ANNOTATION
+from addon_operator.helm.release import FINGERPRINT_LABEL, OBJECTS_ANNOTATION, RENDERED_LABEL
 from addon_operator.helm.storage import ReleaseStorage
 from addon_operator.jsondoc import JsonObject, JsonValue, lookup
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.refs import CONFIG_MAPS, SECRETS, ObjectKey
+from addon_operator.private_directory import PrivateDirectory
 from tests.cluster.test_devcluster import is_gone
 
 CONFIG_MAP = """
@@ -199,8 +200,8 @@ async def running(kubeconfig: Path, namespace: str, tmp_dir: Path) -> AsyncItera
         kube=kube,
         binary=await find_helm(None, os.environ, cache_dir=tmp_dir),
         namespace=namespace,
-        tmp_dir=tmp_dir,
-        cache_dir=tmp_dir / "cache",
+        tmp_dir=PrivateDirectory(tmp_dir).below("helm"),
+        cache_dir=PrivateDirectory(tmp_dir).below("cache"),
         environment=os.environ,
         timeout_s=60,
         history_max=10,
@@ -892,6 +893,22 @@ async def test_a_record_without_a_note_is_read_from_its_payload(operator: Operat
     await operator.eventually(lambda: operator.storage.facts("demo").objects is None)
     assert {key.kind for key in await operator.storage.objects("demo")} == {"ConfigMap", "Service"}
     assert operator.storage.facts("demo").recorded
+
+
+async def test_what_a_killed_operator_has_not_noted_is_noted_without_another_revision(
+    operator: Operator, module: Path
+) -> None:
+    await operator.deploy(module)
+    await operator.deployer.settle()
+    path = SECRETS.path(operator.namespace, "sh.helm.release.v1.demo.v1")
+    lost: JsonObject = {"annotations": {OBJECTS_ANNOTATION: None}, "labels": {RENDERED_LABEL: None}}
+    body = jsondoc.dumps({"metadata": lost})
+    await operator.kube.request("PATCH", path, body=body, content_type="application/merge-patch+json")
+    await operator.eventually(lambda: not operator.storage.facts("demo").recorded)
+    deployed = await operator.deploy(module)
+    assert (deployed.action.kind, deployed.revision) == ("skip", 1)
+    assert operator.storage.facts("demo").recorded
+    assert {key.kind for key in await operator.storage.objects("demo")} == {"ConfigMap", "Service"}
 
 
 async def test_several_releases_side_by_side(operator: Operator, module: Path) -> None:

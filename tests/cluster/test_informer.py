@@ -28,11 +28,19 @@ class Counting(KubeClient):
     streams = 0
 
     async def stream(
-        self, path: str, *, query: Mapping[str, str], accept: str = "application/json", idle_timeout_s: float
+        self,
+        path: str,
+        *,
+        query: Mapping[str, str],
+        accept: str = "application/json",
+        idle_timeout_s: float,
+        answer_within_s: float = 30.0,
     ) -> AsyncGenerator[bytes, None]:
         """Does what it did, once more."""
         self.streams += 1
-        lines = super().stream(path, query=query, accept=accept, idle_timeout_s=idle_timeout_s)
+        lines = super().stream(
+            path, query=query, accept=accept, idle_timeout_s=idle_timeout_s, answer_within_s=answer_within_s
+        )
         async with contextlib.aclosing(lines):
             async for line in lines:
                 yield line
@@ -42,12 +50,20 @@ class PagesOnly(KubeClient):
     """A connection to a server that does not stream lists."""
 
     async def stream(
-        self, path: str, *, query: Mapping[str, str], accept: str = "application/json", idle_timeout_s: float
+        self,
+        path: str,
+        *,
+        query: Mapping[str, str],
+        accept: str = "application/json",
+        idle_timeout_s: float,
+        answer_within_s: float = 30.0,
     ) -> AsyncGenerator[bytes, None]:
         """Refuses as a server without the feature does."""
         if "sendInitialEvents" in query:
             raise KubeError("sendInitialEvents is forbidden", status=422, reason="Invalid")
-        lines = super().stream(path, query=query, accept=accept, idle_timeout_s=idle_timeout_s)
+        lines = super().stream(
+            path, query=query, accept=accept, idle_timeout_s=idle_timeout_s, answer_within_s=answer_within_s
+        )
         async with contextlib.aclosing(lines):
             async for line in lines:
                 yield line

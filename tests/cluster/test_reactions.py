@@ -207,7 +207,7 @@ def test_outages(cluster: DevCluster, tmp_path: Path) -> None:
         made.create(*(config_map(name, labels={"app": "x"}) for name in ("a", "b")))
         made.start_ready()
         with outage(cluster):
-            eventually(lambda: made.in_log("the API server cannot be watched"))
+            eventually(lambda: made.in_log("the API server does not answer"))
             cluster.start_apiserver()
             made.create(config_map("c", labels={"app": "x"}))
             made.kubectl("delete", "configmap", "a")

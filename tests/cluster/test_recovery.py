@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from addon_operator.devcluster import DevCluster
-from tests.cluster.operator import Operator, config_map_chart, eventually, noting_hook, operator
+from tests.cluster.operator import Operator, config_map_chart, eventually, hold, noting_hook, operator
 from tests.cluster.outage import outage
 
 # A Job that is suspended never ends, so that helm waits for it.
@@ -194,6 +194,31 @@ def test_what_others_do_to_a_release_is_put_right(cluster: DevCluster, tmp_path:
         # What was adopted is ours to remove.
         made.configure({"oneEnabled": "false"})
         eventually(lambda: made.revisions("one") == {} and "one" not in uids(made))
+
+
+def test_killed_while_a_module_is_cleaned_up(cluster: DevCluster, tmp_path: Path) -> None:
+    """Its release is gone already; the hook that removes what is left of it is still due."""
+    body = f'if [ "$binding" = afterDeleteHelm ] && [ ! -e "$OUT/well" ]; then {hold("gone")}; fi'
+    with operator(cluster, tmp_path) as made:
+        hooks = {"hooks/h.sh": noting_hook("app", "beforeDeleteHelm: 1\nafterDeleteHelm: 1", body)}
+        made.module("010-app", {**config_map_chart("app", "a: b"), **hooks})
+        made.configure({"appEnabled": "true"})
+        made.start_ready()
+        made.configure({"appEnabled": "false"})
+        eventually((made.root / "at-gone").exists)
+        assert made.kubectl("get", "configmap", "app", "--ignore-not-found") == ""
+        assert made.stop(signal.SIGKILL) == -signal.SIGKILL
+        gone(made)
+
+        made.touch("well")
+        made.start_ready()
+        made.wait_idle()
+        assert made.runs() == ["app beforeDeleteHelm", "app afterDeleteHelm", "app afterDeleteHelm"]
+        assert made.revisions("app") == {}
+        assert made.modules()["app"]["state"] == "disabled"
+        assert made.stop() == 0
+        unchanged_by_a_restart(made)
+        assert len(made.runs()) == 3
 
 
 def test_stopped_while_a_hook_runs(cluster: DevCluster, tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from addon_operator.configmap.source import ABSENCE_COUNTS_AFTER_S, ConfigMapSou
 from addon_operator.errors import KubeError
 from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient
+from addon_operator.kube.history import History
+from addon_operator.kube.reachability import Reachability
 from tests.fakes import clock
 
 Heard = list[tuple[float, Mapping[str, str] | None]]
@@ -22,8 +24,10 @@ class Server:
     """Holds one ConfigMap and stands in for the client as well; watches are told `delay_s` later."""
 
     def __init__(self) -> None:
+        self.history, self.reachability = History(), Reachability()
         self.data: dict[str, str] | None = None
         self.delay_s = 0.0
+        self.uid = "u"
         self.trouble: KubeError | None = None
         self._version = 10
         self._log: list[tuple[int, bytes]] = []
@@ -44,7 +48,10 @@ class Server:
         return item
 
     def _object(self, data: Mapping[str, str]) -> JsonObject:
-        return {"metadata": {"name": "c", "uid": "u", "resourceVersion": str(self._version)}, "data": {**data}}
+        return {
+            "metadata": {"name": "c", "namespace": "ns", "uid": self.uid, "resourceVersion": str(self._version)},
+            "data": {**data},
+        }
 
     async def request(self, method: str, path: str, *, body: bytes = b"", **_: object) -> bytes:
         await asyncio.sleep(0)
@@ -92,6 +99,89 @@ def play(steps: Callable[[Server, ConfigMapSource], Awaitable[None]], *, missing
 
     clock.run(main())
     return heard
+
+
+def test_only_the_api_server_itself_can_say_that_it_is_missing() -> None:
+    async def steps(server: Server, source: ConfigMapSource) -> None:
+        # A proxy that has lost its API server, or one that restarts: 404, and no Status.
+        server.trouble = KubeError("GET: 404 Not Found", status=404, reason="Not Found")
+        with pytest.raises(KubeError, match="404"):
+            await source.read()
+        with pytest.raises(KubeError, match="404"):
+            await source.save(lambda data: {**data, "b": "2"})
+        server.delete()
+        await asyncio.sleep(3 * ABSENCE_COUNTS_AFTER_S)
+        server.put(a="2")
+        server.trouble = None
+
+    told = [data for _, data in play(steps)]
+    assert None not in told
+    assert told[-1] == {"a": "2"}
+
+
+def test_what_must_not_be_lost_is_noted_before_a_missing_one_is_created() -> None:
+    noted: list[dict[str, str] | None] = []
+
+    async def main() -> None:
+        server = Server()
+
+        async def note() -> None:
+            noted.append(server.data)
+
+        source = ConfigMapSource(
+            cast("KubeClient", server), "ns", "c", on_change=lambda _data: None, before_create=note
+        )
+        await source.save(lambda data: {**data, "a": "1"})
+        await source.save(lambda data: {**data, "b": "2"})
+        assert server.data == {"a": "1", "b": "2"}
+
+    clock.run(main())
+    assert noted == [None]
+
+
+@pytest.mark.parametrize(
+    ("new", "noted"),
+    [
+        pytest.param({"aEnabled": "true", "b": "2"}, False, id="with all flags"),
+        pytest.param({"b": "1"}, True, id="without a flag"),
+        pytest.param({}, True, id="empty"),
+    ],
+)
+@pytest.mark.parametrize("by", ["somebody", "a hook"])
+def test_what_must_not_be_lost_is_noted_before_another_one_in_its_place_counts(
+    by: str, new: dict[str, str], *, noted: bool
+) -> None:
+    told: list[object] = []
+
+    async def main() -> None:
+        server = Server()
+        troubles = (
+            [KubeError("PATCH: unavailable", status=503, reason="ServiceUnavailable")] if by == "somebody" else []
+        )
+
+        async def note() -> None:
+            if troubles:
+                raise troubles.pop()
+            told.append("noted")
+
+        source = ConfigMapSource(cast("KubeClient", server), "ns", "c", on_change=told.append, before_create=note)
+        server.put(aEnabled="true", b="1")
+        running = asyncio.create_task(source.run(), name="source")
+        await asyncio.sleep(1)
+        server.delete()
+        server.uid = "another"
+        server.put(**new)
+        if by == "a hook":
+            told.append(await source.save(lambda data: {**data, "c": "3"}))
+        await asyncio.sleep(60)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    clock.run(main())
+    assert told[0] == {"aEnabled": "true", "b": "1"}
+    assert told[1] == ("noted" if noted else new if by == "somebody" else {**new, "c": "3"})
+    assert told[-1] == (new if by == "somebody" else {**new, "c": "3"})
+    assert ("noted" in told) is noted
 
 
 def test_one_that_stays_away_counts_as_none_later() -> None:

@@ -40,6 +40,6 @@ def test_two_runs_of_a_script(tmp_path: Path) -> None:
         output.write_bytes(b"")
         subprocess.run([script], env={**os.environ, "METRICS_PATH": str(output)}, check=True)
         operations = metric_ops.parse(output.read_bytes(), "m/hooks/a.sh: METRICS_PATH")
-        metrics.hooks.apply(operations, module="m", hook="hooks/a.sh")
+        metrics.hooks.commit(metrics.hooks.propose(operations, module="m", hook="hooks/a.sh"))
     assert metrics.hooks.render().decode() == EXPECTED
     assert metrics.render().decode().endswith(EXPECTED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import pytest
+import structlog
 
 from addon_operator import jsondoc, yamldoc
 from addon_operator.configmap.config import OperatorConfig
@@ -178,3 +179,29 @@ async def test_a_patch_that_changes_only_a_flag_leaves_the_section_alone() -> No
     assert bench.source.data == {"global": "a: 1", "webEnabled": "true"}
     assert bench.accepted == 0
     assert bench.config.in_force.sections == {"global": {"a": 1}}
+
+
+async def test_three_thousand_unknown_keys_are_one_line_and_not_again_at_each_edit() -> None:
+    unknown = {f"module{number:04}Enabled": "true" for number in range(3000)}
+    with structlog.testing.capture_logs() as logs:
+        bench = await loaded(unknown)
+        assert len(logs) == 1
+        for number in range(3):
+            bench.config.receive({**unknown, "web": f"a: {number}\na: 7\n"})
+        assert [line["reason"].partition(", key ")[2] for line in logs[1:]] == [
+            "web:2: /a: duplicate key, the last one wins"
+        ]
+        bench.config.receive({**unknown, "oneMoreEnabled": "true"})
+    assert [line["reason"].partition(" keys ")[0] for line in logs[2:]] == ["ConfigMap ns/addon-operator: 3001"]
+
+
+@pytest.mark.parametrize("text", ["a: !!bool hunter2", "!!int ''", "a: !!timestamp hunter2", "a: !hunter2"])
+async def test_a_tag_that_does_not_fit_is_refused_at_the_start_and_by_the_watch(text: str) -> None:
+    bench = await loaded({"web": "a: 1"})
+    bench.config.receive({"web": text})
+    assert bench.rejected == [str(bench.config.error)]
+    assert bench.rejected[0].startswith("ConfigMap ns/addon-operator, key web:1: ")
+    assert "hunter2" not in bench.rejected[0]
+    assert bench.store.config("web") == {"a": 1}
+    with pytest.raises(ConfigMapError, match=r"^ConfigMap ns/addon-operator, key web:1: "):
+        await loaded({"web": text})

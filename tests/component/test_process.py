@@ -6,16 +6,17 @@ import asyncio
 import contextlib
 import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
-from addon_operator import process
+from addon_operator import orphans, process
 from addon_operator.process import Exit
 from tests.fakes.children import children
 
@@ -44,6 +45,13 @@ def _pids(file: Path) -> list[int]:
 async def _until_written(file: Path, lines: int) -> None:
     while len(_pids(file)) < lines:
         await asyncio.sleep(0.01)
+
+
+async def _next_tick() -> None:
+    """What is started now is younger than what was started before: processes are dated in hundredths of a second."""
+    now = orphans.now()
+    while orphans.now() <= now:
+        await asyncio.sleep(0.001)
 
 
 async def _bash(script: str, *, timeout_s: float = 60, grace_s: float = 60, **env: str) -> Exit:
@@ -192,6 +200,7 @@ async def test_children_of_others_are_left_alone() -> None:
     outsider = subprocess.Popen(["sleep", "1000"], start_new_session=True)
     ours = subprocess.Popen(["sh", "-c", "exit 5"])
     os.waitid(os.P_PID, ours.pid, os.WEXITED | os.WNOWAIT)
+    await _next_tick()
     await _bash("(setsid sleep 1000 &)")
     assert outsider.poll() is None
     assert ours.wait() == 5
@@ -199,89 +208,111 @@ async def test_children_of_others_are_left_alone() -> None:
     outsider.wait()
 
 
+# Leaves its session, empties its environment, and closes all that it does not know: nothing tells whose it is.
+ESCAPE = f"""{sys.executable} -ISc '
+import os
+os.setsid()
+os.closerange(3, 1024)
+then = "echo $$ >> $0; exec " + os.environ.get("THEN", "sleep 1000")
+os.execve("/bin/sh", ["sh", "-c", then, os.environ["PIDS"]], {{}})
+' & until [ -s $PIDS ]; do sleep 0.01; done"""
+
+
+@contextlib.asynccontextmanager
+async def _beside(tmp_path: Path) -> AsyncIterator[None]:
+    """Another run that goes on for the length of the block."""
+    ready = tmp_path / "ready"
+    other = asyncio.create_task(_bash("echo $$ >> $READY; sleep 1000", READY=str(ready)), name="other")
+    await _until_written(ready, 1)
+    try:
+        yield
+    finally:
+        other.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await other
+
+
+async def test_a_process_without_environment_in_its_own_session_ends_with_the_run(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    await _bash(ESCAPE, PIDS=str(pids))
+    assert not _alive(_pids(pids)[0])
+
+
+async def test_a_process_without_environment_ends_with_its_run_while_others_run(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    async with _beside(tmp_path):
+        script = (
+            "env -i setsid sh -c 'echo $$ >> $0; exec sleep 1000' \"$PIDS\" & until [ -s $PIDS ]; do sleep 0.01; done"
+        )
+        await _bash(script, PIDS=str(pids))
+        assert not _alive(_pids(pids)[0])
+
+
+async def test_a_process_without_any_mark_ends_when_nobody_runs_that_may_have_started_it(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    async with _beside(tmp_path):
+        await _bash(ESCAPE, PIDS=str(pids))
+        await _bash("true")
+        assert _runs(_pids(pids)[0])
+    assert not _alive(_pids(pids)[0])
+
+
+async def test_a_process_without_any_mark_cannot_belong_to_a_run_that_began_later(tmp_path: Path) -> None:
+    pids, go = tmp_path / "pids", tmp_path / "go"
+    run = asyncio.create_task(
+        _bash(f"{ESCAPE}; until [ -e $GO ]; do sleep 0.01; done", PIDS=str(pids), GO=str(go)), name="run"
+    )
+    await _until_written(pids, 1)
+    await _next_tick()
+    async with _beside(tmp_path):
+        go.touch()
+        await run
+        assert not _alive(_pids(pids)[0])
+
+
 async def test_output_pipes_kept_open_do_not_hold_it_up(tmp_path: Path) -> None:
-    """A process that is no descendant by any mark keeps the pipe open; the run ends all the same."""
+    """A process that another run may have started keeps the pipe open; the run ends all the same."""
     pids = tmp_path / "pids"
     lines: list[str] = []
-    await process.run(
-        ["bash", "-c", f"env -i setsid sh -c 'echo $$ > {pids}; exec sleep 1000' & echo said; "
-         f"while [ ! -s {pids} ]; do sleep 0.01; done"],
-        env=ENV, timeout_s=60, on_line=lambda _stream, line: lines.append(line),
-    )  # fmt: skip
-    assert lines == ["said"]
-    for pid in _pids(pids):
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+    async with _beside(tmp_path):
+        await process.run(
+            ["bash", "-c", f"{ESCAPE}\necho said"],
+            env={**ENV, "PIDS": str(pids)}, timeout_s=60, on_line=lambda _stream, line: lines.append(line),
+        )  # fmt: skip
+        assert lines == ["said"]
+        assert _runs(_pids(pids)[0])
 
 
-async def test_who_gets_away_is_ended_with_the_operator(tmp_path: Path) -> None:
-    """Out of its session and without its environment, it belongs to no run; what is no orphan is left alone."""
+async def test_what_belongs_to_no_run_is_ended_when_the_operator_stops(tmp_path: Path) -> None:
+    """Another program of the operator's has left it behind; what is no orphan is left alone."""
     pids = tmp_path / "pids"
-    await _bash(
-        "env -i setsid sh -c 'echo $$ >> $0; (setsid sh -c \"echo \\$\\$ >> $0; exec sleep 1000\" &); exec sleep 1000' "
-        '"$PIDS" & until [ "$(wc -l < "$PIDS")" = 2 ]; do sleep 0.01; done',
-        PIDS=str(pids),
-    )
-    assert all(_runs(pid) for pid in _pids(pids))
+    subprocess.run(["bash", "-c", f"setsid sh -c 'echo $$ >> {pids}; exec sleep 1000' &"], check=True)
+    await _until_written(pids, 1)
+    [left] = _pids(pids)
     insider = subprocess.Popen(["sleep", "1000"])
     await process.end_orphans()
-    assert not [pid for pid in _pids(pids) if _alive(pid)]
+    assert not _alive(left)
     assert insider.poll() is None
     insider.kill()
     insider.wait()
 
 
-async def test_who_gets_away_is_ended_when_the_operator_stops(tmp_path: Path) -> None:
-    pids, kubeconfig = tmp_path / "pids", tmp_path / "kubeconfig"
-    kubeconfig.write_text(
-        "{current-context: x, contexts: [{name: x, context: {cluster: c, user: u}}], users: [{name: u, user: {}}],"
-        " clusters: [{name: c, cluster: {server: 'http://127.0.0.1:9'}}]}"
-    )
-    hook = tmp_path / "hooks" / "hook.sh"
-    hook.parent.mkdir()
-    hook.write_text(
-        f"#!/bin/sh\nenv -i setsid sh -c 'echo $$ >> {pids}; exec sleep 1000' &\n"
-        f"until [ -s {pids} ]; do sleep 0.01; done\necho 'onStartup: 1'\n"
-    )
-    hook.chmod(0o700)
-    (tmp_path / "modules").mkdir()
-    settings = {
-        "ADDON_OPERATOR_NAMESPACE": "n",
-        "KUBECONFIG": str(kubeconfig),
-        "GLOBAL_HOOKS_DIR": str(hook.parent),
-        "MODULES_DIR": str(tmp_path / "modules"),
-        "ADDON_OPERATOR_LISTEN_PORT": "0",
-        "ADDON_OPERATOR_LISTEN_ADDRESS": "127.0.0.1",
-        "ADDON_OPERATOR_TMP_DIR": str(tmp_path / "tmp"),
-        "DEBUG_UNIX_SOCKET": str(tmp_path / "socket"),
-    }
-    with subprocess.Popen(
-        [sys.executable, "-m", "addon_operator", "start"], env={**os.environ, **settings}
-    ) as operator:
-        try:
-            while operator.poll() is None and not _pids(pids):
-                await asyncio.sleep(0.01)
-        finally:
-            operator.terminate()
-    assert operator.returncode == 0
-    [left] = _pids(pids)
-    assert not _alive(left)
-
-
 async def test_becoming_another_program_does_not_hide_it() -> None:
     """In the middle of execve a process has no environment; this one gets there 50 times."""
-    child = subprocess.Popen(["env"] * 50 + ["true"], env={**ENV, process.RUN_ID: "one"})
-    told = {process._has_run_id(child.pid, "one") for _ in iter(child.poll, 0)}
-    assert told - {None} == {True}
+    run = orphans.Run.begin()
+    child = subprocess.Popen(["env"] * 50 + ["true"], env={**ENV, orphans.RUN_ID: run.id})
+    told = {orphans.run_of(child.pid) for _ in iter(child.poll, 0)}
+    assert told - {None} == {run.id}
     assert child.returncode == 0
 
 
 async def test_endless_output_of_an_escaped_process_does_not_hold_it_up(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    script = f"env -i setsid sh -c 'echo $$ > {pids}; exec yes' & while [ ! -s {pids} ]; do sleep 0.01; done"
-    await process.run(["bash", "-c", script], env=ENV, timeout_s=60, on_line=lambda _stream, _line: None)
-    for pid in _pids(pids):  # our end of the pipe is closed, so it ends by itself
-        os.waitpid(pid, 0)
+    env = {**ENV, "PIDS": str(pids), "THEN": "yes"}
+    async with _beside(tmp_path):
+        await process.run(["bash", "-c", ESCAPE], env=env, timeout_s=60, on_line=lambda _stream, _line: None)
+        [pid] = _pids(pids)
+        os.waitpid(pid, 0)  # our end of the pipe is closed, so it ends by itself
 
 
 async def test_closed_pipes_do_not_end_it() -> None:
@@ -377,6 +408,36 @@ def _runs(pid: int) -> bool:
         return False
 
 
+async def test_what_a_killed_operator_left_behind_is_ended_by_the_next_one(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    program = textwrap.dedent(
+        """
+        import asyncio, os, sys
+        from addon_operator import process
+        tail = "sh -c 'echo $$ >> $0; exec sleep 1000' $PIDS &"
+        script = f"setsid {tail} env -i setsid {tail} sleep 1000"
+        env = {"PATH": os.environ["PATH"], "PIDS": sys.argv[1]}
+        asyncio.run(process.run(["bash", "-c", script], env=env, timeout_s=1000))
+        """
+    )
+    live = tmp_path / "live"
+    script = "setsid sh -c 'echo $$ >> $LIVE; exec sleep 1000' & sleep 1000"
+    running = asyncio.create_task(_bash(script, LIVE=str(live)), name="running")
+    await _until_written(live, 1)
+    with subprocess.Popen([sys.executable, "-c", program, str(pids)]) as operator:
+        await _until_written(pids, 2)
+        operator.kill()
+    # Any operator that starts on this host at this moment may be faster.
+    next_one = [sys.executable, "-c", "from addon_operator import orphans; orphans.end_leftovers()"]
+    subprocess.run(next_one, check=True)
+    for pid in _pids(pids):  # this process has adopted it
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, os.WNOHANG if _runs(pid) else 0)[1]) == -signal.SIGKILL
+    assert _runs(_pids(live)[0])
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
 async def test_without_adoption_the_group_is_still_ended(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     program = textwrap.dedent(
@@ -392,3 +453,30 @@ async def test_without_adoption_the_group_is_still_ended(tmp_path: Path) -> None
     while _runs(_pids(pids)[0]):
         await asyncio.sleep(0.01)
     os.waitpid(_pids(pids)[0], 0)
+
+
+@contextlib.contextmanager
+def _descriptors_left(count: int) -> Iterator[None]:
+    """Lets this process open only so many more file descriptors."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (max(int(entry.name) for entry in Path("/proc/self/fd").iterdir()) + 50, limits[1])
+    )
+    taken: list[int] = []
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.dup(0))
+        for _ in range(count):
+            os.close(taken.pop())
+        yield
+    finally:
+        for number in taken:
+            os.close(number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@pytest.mark.parametrize("left", range(6))
+async def test_a_run_that_fails_for_want_of_file_descriptors_keeps_none(left: int) -> None:
+    with _descriptors_left(left), pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
+        await _bash("true")

@@ -18,7 +18,15 @@ from addon_operator.dispatch.handlers import Handlers
 from addon_operator.dispatch.intake import Intake
 from addon_operator.dispatch.reviews import HookReviewer
 from addon_operator.dispatch.routing import startup_tasks
-from addon_operator.errors import AddonOperatorError, HookConfigError, HookFailed, HookUnreachable, KubeError
+from addon_operator.errors import (
+    AddonOperatorError,
+    HookConfigError,
+    HookFailed,
+    HookUnreachable,
+    KubeError,
+    ModuleError,
+)
+from addon_operator.helm.release import ReleaseFacts
 from addon_operator.hooks.bindings import Admission, Conversion, HookConfig, parse_config
 from addon_operator.hooks.call import Effects, HookCall, HookId, HookResult, Scope
 from addon_operator.hooks.catalog import HookCatalog
@@ -32,8 +40,10 @@ from addon_operator.metrics import Metrics
 from addon_operator.modules.crds import CrdInstaller, Definitions
 from addon_operator.modules.deployment import ModuleDeployment
 from addon_operator.modules.enablement import Enablement
+from addon_operator.modules.holding import Holding
 from addon_operator.modules.loader import ModuleLoader
-from addon_operator.modules.registry import ModuleRegistry
+from addon_operator.modules.module import Module
+from addon_operator.modules.registry import ModuleRegistry, ModuleState
 from addon_operator.modules.runner import ModuleRunner
 from addon_operator.process import Exit
 from addon_operator.reactions import Reactions
@@ -111,22 +121,35 @@ def _title(shown: JsonObject) -> str:
     return f"{shown['binding']}" + (f": {event}{name}" if event else f": {shown['type']}" if "type" in shown else "")
 
 
-class NoReleases(ModuleDeployment):
-    """What modules without charts need of Helm."""
+class NoCharts(ModuleDeployment):
+    """What modules without charts need of Helm; releases that former operators have left are known by name."""
 
-    def __init__(self) -> None: ...
+    def __init__(self, releases: dict[str, ReleaseFacts]) -> None:
+        self._releases = releases
 
     def exists(self, name: str) -> bool:
         return False
 
-    def owned(self) -> tuple[str, ...]:
-        return ()
+    def installed(self, name: str) -> bool:
+        return False
+
+    def owned(self) -> Mapping[str, ReleaseFacts]:
+        return self._releases
+
+    async def hold(self, reasons: Mapping[str, str]) -> None:
+        for name in reasons.keys() & self._releases.keys():
+            self._releases[name] = dataclasses.replace(self._releases[name], held=reasons[name])
 
     @contextlib.contextmanager
     def quiet(self, name: str) -> Iterator[None]:
         yield
 
     async def settle(self) -> None: ...
+
+    async def deploy(self, module: Module, state: ModuleState, *, activation: str) -> None:
+        """Reads the chart, and no more."""
+        if not module.path.is_dir():
+            raise ModuleError(f"{module.path}: the chart cannot be read")
 
 
 class NoCrds(CrdInstaller):
@@ -136,6 +159,8 @@ class NoCrds(CrdInstaller):
 
     def brought(self, module: object) -> Definitions:
         return {}
+
+    def forget(self, module_dir: Path) -> None: ...
 
 
 class NoObjects(ObjectPatcher):
@@ -175,16 +200,17 @@ class Registered(WebhookHost):
 
 
 class ConfigMap:
-    """The data of the ConfigMap, and who hears of its changes."""
+    """The data of the ConfigMap; `exists` is whether there is one."""
 
     def __init__(self) -> None:
         self.data: dict[str, str] = {}
+        self.exists = True
 
-    async def read(self) -> Mapping[str, str]:
-        return dict(self.data)
+    async def read(self) -> Mapping[str, str] | None:
+        return dict(self.data) if self.exists else None
 
     async def save(self, mutate: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Mapping[str, str]:
-        self.data = dict(mutate(self.data))
+        self.data, self.exists = dict(mutate(self.data)), True
         return dict(self.data)
 
 
@@ -193,13 +219,13 @@ class Bench:
 
     Attributes:
         tasks: the text of each attempt, in order.
-        releases: names of those that carry our mark.
+        releases: those that carry our mark, by name.
         refused: why states of the ConfigMap were refused.
     """
 
     def __init__(self, root: Path, *, lists_at_once: bool = True) -> None:
         self.tasks: list[str] = []
-        self.releases: set[str] = set()
+        self.releases: dict[str, ReleaseFacts] = {}
         self.refused: list[str] = []
         self._attempts = (0.0, 0)
         self.engine, self.fakes, self.metrics = ScriptedEngine(), FakeMonitors(lists_at_once=lists_at_once), Metrics()
@@ -209,8 +235,7 @@ class Bench:
         )
         scan = self.loader.scan()
         self.registry, self.store = ModuleRegistry(), ValuesStore(scan.global_section)
-        self.registry.replace_modules(scan.modules)
-        self.store.replace_modules(scan.sections)
+        self.read_modules()
         self.queues = QueueSet(self._handle, retry=RetryPolicy(5.0, 30.0))
         self.intake = Intake(queues=self.queues, registry=self.registry, ticks_count=lambda: self.converged)
         self.monitors = HookMonitors(
@@ -220,6 +245,12 @@ class Bench:
         self.webhooks, self.config_map = Registered(), ConfigMap()
         loop = asyncio.get_running_loop()
         self.cron = Cron(now=lambda: datetime.fromtimestamp(_BEGINNING_S + loop.time(), UTC))
+
+    def read_modules(self) -> None:
+        """Reads the module directories, as at the start."""
+        scan = self.loader.scan()
+        self.registry.replace_modules(scan.modules)
+        self.store.replace_modules(scan.sections)
 
     async def start(self) -> None:
         """Puts the first tasks into the main queue."""
@@ -247,17 +278,22 @@ class Bench:
         runner = ModuleRunner(
             registry=self.registry, catalog=self.catalog, hooks=hooks, reactions=reactions, metrics=self.metrics,
             end_tasks=self.intake.end_module, store=self.store,
-            deployment=NoReleases(), crds=NoCrds(),
+            deployment=NoCharts(self.releases), crds=NoCrds(),
+        )  # fmt: skip
+        self.holding = Holding(
+            registry=self.registry, runner=runner, deployment=NoCharts(self.releases), ignored_release=None, limit=None,
+            missing_config_map=lambda: None if self.config.in_force.exists else "ConfigMap", metrics=self.metrics,
+            warn=lambda *_: None,
         )  # fmt: skip
         self.converge = ConvergeHandler(
             queue=self.queues.main, loader=self.loader, registry=self.registry, store=self.store,
-            enablement=self.enablement, runner=runner,
+            enablement=self.enablement, runner=runner, holding=self.holding,
             global_hooks=lambda kind: [hook.id for hook in self.global_hooks.bound_to(kind)],
-            owned_releases=lambda: self.releases, ignored_release=None, recheck_config=self.config.recheck,
-            metrics=self.metrics,
+            recheck_config=self.config.recheck, metrics=self.metrics,
         )  # fmt: skip
         self._handlers = Handlers(
-            queues=self.queues, converge=self.converge, registry=self.registry, runner=runner, hooks=hooks,
+            queues=self.queues, converge=self.converge, registry=self.registry, runner=runner, holding=self.holding,
+            hooks=hooks,
             reactions=reactions, global_hooks=self.global_hooks, find_hook=self.find_hook, config=self.config,
             enablement=self.enablement, workers=4,
         )  # fmt: skip
@@ -306,7 +342,13 @@ class Bench:
         """Somebody changes keys of the ConfigMap; None takes one out."""
         merged = {**self.config_map.data, **data}
         self.config_map.data = {key: text for key, text in merged.items() if text is not None}
+        self.config_map.exists = True
         self.config.receive(self.config_map.data)
+
+    def delete_config_map(self) -> None:
+        """Somebody deletes the ConfigMap, for longer than a moment."""
+        self.config_map.data, self.config_map.exists = {}, False
+        self.config.receive(None)
 
     def converge_again(self) -> None:
         """Asks for a converge."""
@@ -327,6 +369,10 @@ class Bench:
         runs, self.engine.runs = self.engine.runs, []
         return runs
 
+    async def tick(self) -> None:
+        """Lets a second pass."""
+        await asyncio.sleep(1)
+
     async def rest(self) -> list[str]:
         """Lets everything happen that is under way; names the attempts since the last call."""
         await asyncio.sleep(600)
@@ -345,6 +391,7 @@ def play(
     *,
     answers: Mapping[str, list[Answer]] | None = None,
     lists_at_once: bool = True,
+    prepare: Callable[[Bench], None] = lambda _bench: None,
 ) -> Bench:
     """Starts an operator in an empty directory, and does some steps.
 
@@ -354,6 +401,7 @@ def play(
         steps: what happens then.
         answers: what the first runs of hooks do.
         lists_at_once: whether what they watch is listed from the beginning.
+        prepare: changes what the operator finds at its start.
     """
     (root / "global").mkdir()
     (root / "modules").mkdir()
@@ -365,6 +413,7 @@ def play(
     async def main() -> Bench:
         bench = Bench(root, lists_at_once=lists_at_once)
         bench.engine.answers = {name: list(runs) for name, runs in (answers or {}).items()}
+        prepare(bench)
         await bench.start()
         working = asyncio.create_task(bench.run(), name="operator")
         stepping = asyncio.create_task(steps(bench), name="steps")

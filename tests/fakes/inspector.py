@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from addon_operator.errors import InputError
@@ -60,11 +60,25 @@ class StillInspector:
 
     all_queues: tuple[QueueView, ...] = QUEUES
     all_notices: tuple[str, ...] = ()
+    away_since: datetime | None = None
     all_modules: tuple[ModuleView, ...] = (ALPHA, BETA, GAMMA)
+    all_held: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    confirmed: list[str] = dataclasses.field(default_factory=list)
     changes: list[tuple[str, str, float | None]] = dataclasses.field(default_factory=list)
 
     def notices(self) -> tuple[str, ...]:
         return self.all_notices
+
+    def api_server_away_since(self) -> datetime | None:
+        return self.away_since
+
+    def held(self) -> Mapping[str, str]:
+        return self.all_held
+
+    def confirm_removals(self, names: Sequence[str]) -> None:
+        if unknown := set(names) - self.all_held.keys():
+            raise InputError(f"not held: {', '.join(sorted(unknown))}")
+        self.confirmed.extend(names)
 
     def queues(self) -> tuple[QueueView, ...]:
         return self.all_queues

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
@@ -43,13 +43,18 @@ def operations(*objects: JsonObject) -> tuple[MetricOperation, ...]:
 
 
 class Runs:
-    """Hook metrics, and a short way to say what a run wrote."""
+    """Hook metrics, and a short way to say what a run wrote.
 
-    def __init__(self) -> None:
-        self.metrics = HookMetrics({})
+    Attributes:
+        dropped: operations of the last run.
+    """
+
+    def __init__(self, max_series: int = 10_000) -> None:
+        self.metrics = HookMetrics({}, max_series=max_series)
+        self.dropped = 0
 
     def run(self, *objects: JsonObject, hook: str = "h1", module: str | None = None) -> Samples:
-        self.metrics.apply(operations(*objects), module=module, hook=hook)
+        self.dropped = self.metrics.commit(self.metrics.propose(operations(*objects), module=module, hook=hook))
         return samples(self.metrics.render())
 
 
@@ -116,6 +121,7 @@ def watching(metrics: Metrics) -> None:
     metrics.webhook_review(module="m", hook="hooks/a.sh", binding="check", outcome="denied")
     metrics.watch_snapshots(lambda: [SnapshotSize(PODS, 3, 1000), SnapshotSize(NODES, 1, 10)])
     metrics.watch_config(lambda: True)
+    metrics.watch_api_server(lambda: 75)
 
 
 RUN_LABELS = "{activation=OperatorStartup,binding=pods,hook=hooks/a.sh,queue=main}"
@@ -173,6 +179,7 @@ MODULE_RUN_LABELS = "{activation=OperatorStartup,binding=pods,hook=hooks/a.sh,mo
         ("tasks_queue_action_duration_seconds_bucket{le=0.0002,queue_action=AddLast,queue_name=main}", 1),
         ("webhook_reviews_total{binding=check,hook=hooks/a.sh,module=m,outcome=denied}", 1),
         ("config_values_refused{}", 1),
+        ("kubernetes_api_unreachable_seconds{}", 75),
     ],
 )
 def test_own_series(series: str, value: float) -> None:
@@ -257,8 +264,32 @@ def test_module_state_replaces_its_own_series_only() -> None:
         "addon_operator_mm_module_enabled{module=a,version=2}": 0,
         "addon_operator_mm_module_enabled{module=b,version=}": 1,
     }
-    metrics.module_gone("a")
-    assert not [line for line in samples(metrics.render()) if "module=a" in line]
+    metrics.keep_modules(["b"])
+    left = samples(metrics.render())
+    assert not [line for line in left if "module=a" in line]
+    assert "addon_operator_mm_module_enabled{module=b,version=}" in left
+
+
+def test_a_module_without_a_directory_leaves_no_series_behind() -> None:
+    metrics = Metrics()
+    for module in ("gone", "stays"):
+        metrics.module_run(module, "", duration_s=1)
+        metrics.module_run_failed(module)
+        metrics.helm_operation(module, "", "upgrade", duration_s=1)
+        metrics.resource_absent(module, "ns/ConfigMap/a")
+        metrics.bindings(module, "hook", 1)
+        metrics.task_waited(module=module, hook="hook", binding="b", queue="main", seconds=1)
+    metrics.bindings(None, "hook", 1)
+    metrics.task_waited(module="", hook="hook", binding="b", queue="main", seconds=1)
+
+    def of_modules() -> dict[str, float]:
+        return {line: value for line, value in samples(metrics.render()).items() if "module=" in line}
+
+    before = of_modules()
+    metrics.keep_modules(["stays"])
+    after = of_modules()
+    assert after == {line: value for line, value in before.items() if "module=gone" not in line}
+    assert len(before) - len(after) == len([line for line in after if "module=stays" in line])
 
 
 # --- those of hooks -----------------------------------------------------------------------------------------------
@@ -272,7 +303,7 @@ def test_labels_of_the_hook_are_added(runs: Runs) -> None:
 
 def test_names_stay_as_given_and_both_addresses_show_them() -> None:
     metrics = Metrics()
-    metrics.hooks.apply(operations({"name": "plain", "add": 2}), module=None, hook="h")
+    metrics.hooks.commit(metrics.hooks.propose(operations({"name": "plain", "add": 2}), module=None, hook="h"))
     assert types(metrics.hooks.render()) == {"plain": "counter"}
     assert samples(metrics.hooks.render()) == {"plain{hook=h}": 2}
     assert samples(metrics.render())["plain{hook=h}"] == 2
@@ -391,22 +422,32 @@ def test_contradiction_is_refused_and_nothing_of_the_run_is_applied(
     earlier: JsonObject, later: JsonObject, problem: str
 ) -> None:
     hooks = Metrics().hooks
-    hooks.apply(operations(earlier, {"name": "in_group", "set": 1, "group": "g"}), module="mod", hook="first")
+    first = operations(earlier, {"name": "in_group", "set": 1, "group": "g"})
+    hooks.commit(hooks.propose(first, module="mod", hook="first"))
     before = hooks.render()
     second = operations({"name": "in_group", "set": 2, "group": "g"}, later)
-    methods: tuple[Callable[..., None], ...] = (hooks.check, hooks.apply)
-    for method in methods:
-        with pytest.raises(MetricsError) as caught:
-            method(second, module=None, hook="second")
-        assert caught.value.problems == (problem,)
-        assert "metrics of hook second: " in str(caught.value)
-        assert hooks.render() == before
+    with pytest.raises(MetricsError) as caught:
+        hooks.propose(second, module=None, hook="second")
+    assert caught.value.problems == (problem,)
+    assert "metrics of hook second: " in str(caught.value)
+    assert hooks.render() == before
 
 
-def test_check_changes_nothing(runs: Runs) -> None:
+def test_a_proposal_that_another_hook_has_overtaken_is_made_again(runs: Runs) -> None:
+    late = runs.metrics.propose(operations({"name": "a", "add": 1}), module=None, hook="h1")
+    runs.run({"name": "b", "add": 1}, {"name": "a", "add": 5}, hook="h2")
+    runs.metrics.commit(late)
+    assert samples(runs.metrics.render()) == {"a{hook=h1}": 1, "a{hook=h2}": 5, "b{hook=h2}": 1}
+    contradicting = runs.metrics.propose(operations({"name": "c", "set": 1}), module=None, hook="h1")
+    runs.run({"name": "c", "add": 1}, hook="h2")
+    with pytest.raises(MetricsError, match="makes a gauge, but hook h2 made it a counter"):
+        runs.metrics.commit(contradicting)
+
+
+def test_a_proposal_changes_nothing(runs: Runs) -> None:
     runs.run(counter("a"))
     before = runs.metrics.render()
-    runs.metrics.check(operations(counter("b")), module=None, hook="h1")
+    runs.metrics.propose(operations(counter("b")), module=None, hook="h1")
     assert runs.metrics.render() == before
 
 
@@ -495,3 +536,91 @@ def test_groups_hold_what_their_last_mention_held(history: list[list[tuple[str, 
         model = kept
         found = runs.run(*(counter(f"{kind}-{group}", group=group) for kind, group in run))
     assert found == {f"seen{{hook=h1,kind={kind}-{group}}}": count for (kind, group), count in model.items()}
+
+
+# --- more series than a hook may have ---
+
+
+def numbered(*numbers: int, group: str | None = None) -> list[JsonObject]:
+    return [{"name": "m", "add": 1, "group": group, "labels": {"n": str(number)}} for number in numbers]
+
+
+def test_series_of_a_hook_are_bounded_and_those_it_has_go_on() -> None:
+    runs = Runs(max_series=3)
+    assert len(runs.run(*numbered(*range(10)))) == 3
+    assert runs.dropped == 7
+    found = runs.run(*numbered(9, 2, 1, 0))
+    assert found == {f"m{{hook=h1,n={n}}}": 2 for n in range(3)}
+    assert runs.dropped == 1
+
+
+def test_the_bound_is_for_each_hook_alone() -> None:
+    runs = Runs(max_series=2)
+    runs.run(*numbered(*range(5)))
+    assert len(runs.run(*numbered(1, 2), hook="h2")) == 4
+    assert len(runs.run(*numbered(1, 2), hook="h1", module="mod")) == 6
+    assert runs.dropped == 0
+
+
+def test_a_name_of_which_nothing_was_taken_does_not_exist() -> None:
+    runs = Runs(max_series=1)
+    runs.run({"name": "a", "add": 1}, {"name": "b", "add": 1})
+    assert types(runs.metrics.render()) == {"a": "counter"}
+    runs.run({"name": "b", "set": 1}, hook="h2")
+    assert types(runs.metrics.render()) == {"a": "counter", "b": "gauge"}
+
+
+@pytest.mark.parametrize("whose", ["h1", "h2"])
+def test_series_that_expire_or_are_not_mentioned_again_make_room(whose: str) -> None:
+    runs = Runs(max_series=3)
+    runs.run(*numbered(1, 2, 3, group="g"))
+    runs.run(*numbered(4, group="g"))
+    assert len(runs.run(*numbered(5, 6))) == 3
+    assert runs.dropped == 0
+    runs.run({"action": "expire", "group": "g"}, hook=whose)
+    assert len(runs.run(*numbered(7))) == 3
+    assert runs.dropped == 0
+    runs.run(*numbered(8))
+    assert runs.dropped == 1
+
+
+def test_each_bucket_of_a_histogram_counts() -> None:
+    runs = Runs(max_series=10)
+    observed: list[JsonObject] = [
+        {"name": "d", "observe": None, "action": "observe", "value": 1, "buckets": [1, 2], "labels": {"n": str(n)}}
+        for n in range(3)
+    ]
+    assert len(runs.run(*observed)) == 10
+    assert runs.dropped == 1
+
+
+@given(
+    st.lists(
+        st.lists(st.tuples(st.integers(0, 5), st.sampled_from([None, "g", "h", "expire"])), max_size=8), max_size=8
+    )
+)
+def test_what_is_counted_is_what_is_there(steps: list[list[tuple[int, str | None]]]) -> None:
+    runs = Runs(max_series=4)
+    for at, step in enumerate(steps):
+        written: list[JsonObject] = [
+            {"action": "expire", "group": "g"} if group == "expire" else numbered(number, group=group)[0]
+            for number, group in step
+        ]
+        hook = f"h{at % 2}"
+        found = runs.run(*written, hook=hook)
+        there = {name: sum(f"hook={name}," in line for line in found) for name in ("h0", "h1")}
+        assert max(there.values()) <= 4
+        assert dict(runs.metrics._content.counts) == {name: count for name, count in there.items() if count}
+
+
+def test_what_is_written_in_pieces_is_of_one_moment() -> None:
+    runs = Runs()
+    runs.run(*numbered(*range(1000)), {"name": "z", "add": 1})
+    before = runs.metrics.render()
+    blocks = runs.metrics.blocks()
+    text = next(blocks)
+    runs.run(*numbered(*range(500, 1500)), {"name": "z", "add": 1}, {"name": "a", "add": 1})
+    pieces = list(blocks)
+    assert text + b"".join(pieces) == before
+    assert len(pieces) > 3
+    assert before.count(b"# TYPE m counter") == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import tarfile
@@ -117,6 +118,28 @@ def test_digest_follows_links_but_not_in_circles(module: Path) -> None:
 def test_digest_of_an_absent_chart_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(ModuleError, match="gone"):
         ChartReader().digest(tmp_path / "gone")
+
+
+def test_nothing_is_remembered_of_a_chart_that_is_gone(tmp_path: Path) -> None:
+    reader = ChartReader()
+
+    def use(name: str) -> None:
+        directory = tmp_path / name
+        write(directory / "templates" / "a.yaml", "a: b\n")
+        digest = reader.digest(directory)
+        reader.traits(directory, digest, {})
+        reader.fitting(directory, digest, {})
+
+    def remembered() -> set[str]:
+        gc.collect()
+        paths = (item for item in gc.get_objects() if isinstance(item, Path) and item.is_relative_to(tmp_path))
+        return {path.relative_to(tmp_path).parts[0] for path in paths if path != tmp_path}
+
+    use("010-one")
+    use("010-one-more")
+    assert remembered() == {"010-one", "010-one-more"}
+    reader.forget(tmp_path / "010-one")
+    assert remembered() == {"010-one-more"}
 
 
 VALUES: JsonObject = {"global": {}, "demo": {}}

@@ -34,7 +34,7 @@ class Helm:
         self.names.add(request.name)
         return UpgradeResult(1, "", "", ())
 
-    async def uninstall(self, name: str) -> None:
+    async def uninstall(self, name: str, *, keep_record: bool = False) -> None:
         self.names.remove(name)
 
     def facts(self, name: str) -> ReleaseFacts:

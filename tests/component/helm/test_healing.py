@@ -17,6 +17,8 @@ from addon_operator.helm.healing import Healing
 from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.discovery import Discovery
+from addon_operator.kube.history import History
+from addon_operator.kube.reachability import Reachability
 from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, ObjectKey, Resource
 from tests.fakes import clock
 
@@ -52,6 +54,7 @@ class Api:
     """Lists and watches of what it is told there is."""
 
     def __init__(self) -> None:
+        self.history, self.reachability = History(), Reachability()
         self.forbidden = ""
         self.asked = 0
         self._objects: dict[str, dict[str, JsonObject]] = {}

@@ -10,6 +10,7 @@ from structlog.testing import LogCapture
 
 from addon_operator import process
 from addon_operator.hooks.engine import HookEngine
+from addon_operator.private_directory import PrivateDirectory
 from tests.fakes.children import children
 
 WriteHook = Callable[..., Path]
@@ -49,7 +50,7 @@ def make_engine(tmp_dir: Path) -> Callable[..., HookEngine]:
     ) -> HookEngine:  # fmt: skip
         inherited: Mapping[str, str] = {"PATH": os.environ["PATH"]}
         return HookEngine(
-            tmp_dir=tmp_dir,
+            tmp_dir=PrivateDirectory(tmp_dir),
             environment={**inherited, **environment},
             keep_files=keep_files,
             kill_grace_s=kill_grace_s,

@@ -40,25 +40,36 @@ async def test_it_still_counts_as_success(engine: HookEngine, write_hook: WriteH
     assert list(tmp_dir.iterdir()) == []
 
 
+async def test_removed_results_are_empty(engine: HookEngine, write_hook: WriteHook, tmp_dir: Path) -> None:
+    result = await engine.run(_call(write_hook(f"{DIRECTORY}; rm $dir/*")))
+    assert result.effects == Effects()
+    assert list(tmp_dir.iterdir()) == []
+
+
 REMOVED = {
-    "every file": f"{DIRECTORY}; rm $dir/*",
     "the directory": f"{DIRECTORY}; rm -r $dir",
     "the directory of all runs": f"{DIRECTORY}; rm -r $(dirname $dir)",
+    "the directory above": f"{DIRECTORY}; rm -r $(dirname $(dirname $dir))",
     "the directory, a link in its place": f"{DIRECTORY}; rm -r $dir; ln -s $KEEP $dir",
 }
 
 
 @pytest.mark.parametrize("body", REMOVED.values(), ids=REMOVED.keys())
-async def test_removed_results_are_empty(
+async def test_results_that_were_removed_with_their_directory_are_no_success_and_the_next_run_has_one(
     make_engine: Callable[..., HookEngine], write_hook: WriteHook, tmp_dir: Path, tmp_path: Path, body: str
 ) -> None:
     keep = tmp_path / "keep"
     keep.mkdir(mode=0o500)
     (keep.parent / "precious").touch()
-    result = await make_engine(KEEP=str(keep)).run(_call(write_hook(body)))
-    assert result.effects == Effects()
+    engine = make_engine(KEEP=str(keep))
+    with pytest.raises(BadReply, match="its files was removed while it ran, its results are lost"):
+        await engine.run(_call(write_hook(f"echo ok > $METRICS_PATH; {body}")))
     assert not tmp_dir.exists() or list(tmp_dir.iterdir()) == []
     assert keep.stat().st_mode & 0o777 == 0o500
+
+    result = await engine.run(_call(write_hook("echo ok > $METRICS_PATH")))
+    assert result.effects == Effects(metrics=b"ok\n")
+    assert tmp_dir.stat().st_mode & 0o777 == 0o700
 
 
 UNUSABLE = {

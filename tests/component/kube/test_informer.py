@@ -86,6 +86,7 @@ async def play(
     on_trouble: Callable[[KubeError | None], None] = lambda _error: None,
     watch_timeout_s: float = 300.0,
     streaming: bool = False,
+    confirm_s: float = 0.2,
 ) -> tuple[Informer, Heard]:
     """Runs an informer through all steps, until it asks once more than there are steps.
 
@@ -101,6 +102,7 @@ async def play(
         handler=handler or heard,
         on_trouble=on_trouble,
         watch_timeout_s=watch_timeout_s,
+        confirm_s=confirm_s,
     )
     async with running(informer):
         await api.until_asked(requests)
@@ -276,19 +278,34 @@ async def test_who_may_not_list_any_more_keeps_what_is_known(client: KubeClient,
 
 
 NOT_FOUND = refuses(404, "NotFound")
-VERSION = gives({"gitVersion": "v1.36.3"})
+NOTHING_SERVED: list[Handler] = [gives({"kind": "APIGroupDiscoveryList", "items": []})] * 2
+
+
+def serves_config_maps() -> list[Handler]:
+    """The answers of `/api` and `/apis`, whichever is asked first."""
+    resource: JsonObject = {"resource": "configmaps", "responseKind": {"kind": "ConfigMap"}, "scope": "Namespaced"}
+    core: JsonObject = {"metadata": {}, "versions": [{"version": "v1", "resources": [resource]}]}
+    return [gives({"kind": "APIGroupDiscoveryList", "items": [core]})] * 2
 
 
 async def test_objects_of_a_kind_that_is_gone_are_deleted_until_it_comes_back(client: KubeClient, api: Api) -> None:
     told: list[KubeError | None] = []
     first = page(9, config_map("a", 1), config_map("b", 2))
-    steps = [first, NOT_FOUND, VERSION, NOT_FOUND, page(30, config_map("a", 25, uid="new"))]
+    steps = [first, NOT_FOUND, *NOTHING_SERVED, NOT_FOUND, page(30, config_map("a", 25, uid="new"))]
     informer, heard = await play(client, api, steps, on_trouble=told.append)
     assert heard.short()[2:] == [("DELETED", "a", "9"), ("DELETED", "b", "9"), ("ADDED", "a", "25")]
     assert statuses(told) == [404, 404, None]
     assert informer.synced.is_set()
     # The second 404 has nobody left to delete, and asks no further.
-    assert [asked.path for asked in api.asked].count("/version") == 1
+    assert [asked.path for asked in api.asked].count("/apis") == 1
+
+
+async def test_not_found_of_a_proxy_in_front_of_a_server_that_serves_the_kind_deletes_nothing(
+    client: KubeClient, api: Api
+) -> None:
+    steps = [page(9, config_map("a", 1)), NOT_FOUND, *serves_config_maps(), page(9, config_map("a", 1))]
+    _, heard = await play(client, api, steps)
+    assert heard.short() == [("ADDED", "a", "1")]
 
 
 async def test_not_found_of_a_proxy_without_a_server_deletes_nothing(client: KubeClient, api: Api) -> None:
@@ -332,11 +349,26 @@ async def test_watch_is_resumed_after_the_last_thing_seen(client: KubeClient, ap
     assert lists(api) == 1
 
 
-@pytest.mark.parametrize("status", [429, 500, 503])
-async def test_passing_refusals_keep_the_place(client: KubeClient, api: Api, status: int) -> None:
-    await play(client, api, [page(9), refuses(status, "Busy"), streams(trouble(status, "Busy"))])
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pytest.param([refuses(429, "Busy"), streams(trouble(429, "Busy"))], id="429 for a while"),
+        pytest.param([refuses(500, "Busy"), streams(bookmark(9), trouble(500, "Busy"))], id="500 once"),
+        pytest.param([refuses(503, "Busy"), streams(bookmark(9), trouble(503, "Busy"))], id="503 once"),
+    ],
+)
+async def test_passing_refusals_keep_the_place(client: KubeClient, api: Api, steps: list[Handler]) -> None:
+    await play(client, api, [page(9), *steps])
     assert watches(api) == ["9", "9", "9"]
     assert lists(api) == 1
+
+
+@pytest.mark.parametrize("status", [500, 502, 503])
+async def test_server_that_was_away_is_listed_anew(client: KubeClient, api: Api, status: int) -> None:
+    away = refuses(status, "Away")
+    await play(client, api, [page(9, config_map("a", 1)), away, away, page(9, config_map("a", 1))])
+    assert watches(api) == ["9", "9", "9"]
+    assert lists(api) == 2
 
 
 @pytest.mark.parametrize(
@@ -473,7 +505,7 @@ async def test_metadata_only_asks_for_no_more(client: KubeClient, api: Api) -> N
 async def test_long_trouble_is_said_once_and_so_is_its_end(
     client: KubeClient, api: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    steps = [page(9), *(refuses(500, "Broken") for _ in range(4)), streams(bookmark(10))]
+    steps = [page(9), *(refuses(500, "Broken") for _ in range(4)), page(9), streams(bookmark(10))]
     await play(client, api, steps)
     said = capsys.readouterr()
     assert (said.out + said.err).count("the API server is watched again") == 1

@@ -104,3 +104,13 @@ async def test_what_exists_is_not_asked_for_if_it_is_left_alone(client: KubeClie
     document: JsonObject = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "namespace": "n"}}
     assert await apply(ObjectPatcher(client, served), {"operation": "CreateIfNotExists", "object": document}) == ""
     assert len(api.asked) == 1
+
+
+@pytest.mark.parametrize(("reason", "done"), [("NotFound", True), ("", False)], ids=["API server", "proxy"])
+async def test_only_what_the_api_server_does_not_find_is_missing(
+    client: KubeClient, api: Api, reason: str, *, done: bool
+) -> None:
+    api.steps = [refuses(404, reason)]
+    patch: JsonObject = {"operation": "MergePatch", "kind": "ConfigMap", "namespace": "n", "name": "x"}
+    error = await apply(ObjectPatcher(client, served), {**patch, "mergePatch": {}, "ignoreMissingObject": True})
+    assert (error == "") == done

@@ -83,10 +83,11 @@ class World:
         self._bench.engine.failing.clear()
         self._bench.engine.answers.clear()
         self._bench.fakes.lists_at_once = True
-        if missing := [name for name in HOOKS if not hook_file(self._bench.root, name).exists()]:
-            for name in missing:
-                write_hook(self._bench.root, name, HOOKS[name])
-            self._bench.converge_again()
+        for name, config in HOOKS.items():
+            if not hook_file(self._bench.root, name).exists():
+                write_hook(self._bench.root, name, config)
+        # Also a file that is there may have come after the last converge.
+        self._bench.converge_again()
         for name in BINDINGS:
             self._watch("list", name)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.fakes.bench import Bench, play
+from addon_operator.helm.release import ReleaseFacts
+from addon_operator.modules.module import Module
+from tests.fakes.bench import Bench, play, write_hook
 
 HOOKS = {"web/hook": "beforeHelm: 1\n", "data/hook": "beforeHelm: 1\n"}
 
@@ -37,7 +40,7 @@ def remove(modules: Path) -> None:
     [
         pytest.param(hide, {"web", "old"}, ["old"], "web: broken symbolic link", id="broken link"),
         pytest.param(turn_into_a_file, {"web", "old"}, ["old"], "web: not a module directory", id="link made a file"),
-        pytest.param(empty, {"web", "data"}, [], "no module is found, so nothing is purged: fill the", id="empty"),
+        pytest.param(empty, {"web", "data"}, [], "module is held: neither upgraded nor removed", id="empty"),
         pytest.param(remove, {"old"}, [], "no such modules directory; create it or set MODULES_DIR", id="missing"),
     ],
 )
@@ -53,7 +56,7 @@ def test_a_module_that_is_out_of_sight_keeps_its_release(
     async def steps(bench: Bench) -> None:
         await bench.rest()
         harm(bench.root / "modules")
-        bench.releases = releases
+        bench.releases.update({name: ReleaseFacts(name, 1, "deployed", owned=True) for name in releases})
         bench.converge_again()
         assert [task.split(":")[2] for task in await bench.rest() if task.startswith("ModulePurge")] == purged
 
@@ -88,5 +91,51 @@ def test_a_refused_configmap_is_accepted_when_the_schema_that_allows_it_is_read(
         assert len(bench.refused) == 2
         await bench.rest()
         assert (len(bench.refused), bench.store.effective("web")) == (2, {"other": 1})
+
+    play(tmp_path, HOOKS, steps)
+
+
+def test_the_reason_of_an_enable_state_is_that_of_the_newest_configmap(tmp_path: Path) -> None:
+    async def steps(bench: Bench) -> None:
+        def reason() -> str:
+            verdict = bench.registry.verdict("web")
+            assert verdict is not None
+            assert verdict.enabled
+            return verdict.reason
+
+        await bench.rest()
+        assert "values file" in reason()
+        # What decides is another place now; nothing runs for it.
+        bench.edit(webEnabled="true")
+        assert await bench.rest() == ["ApplyKubeConfigValues:main:Apply-Kube-Config-Values-Changes"]
+        assert "webEnabled" in reason()
+        assert "ConfigMap" in reason()
+        bench.edit(webEnabled=None)
+        await bench.rest()
+        assert "values file" in reason()
+
+    play(tmp_path, HOOKS, steps)
+
+
+def test_nothing_is_remembered_of_module_directories_that_are_gone(tmp_path: Path) -> None:
+    def left() -> list[object]:
+        gc.collect()
+        found = [item for item in gc.get_objects() if isinstance(item, Module | Path)]
+        return [item for item in found if "passing" in str(item.path if isinstance(item, Module) else item)]
+
+    async def steps(bench: Bench) -> None:
+        await bench.rest()
+        for number in range(3):
+            name = f"passing{number}"
+            write_hook(bench.root, f"{name}/hook", "beforeHelm: 1\n")
+            bench.edit(**{f"{name}Enabled": "true"})
+            await bench.rest()
+            assert bench.registry.is_enabled(name)
+            shutil.rmtree(bench.root / "modules" / name)
+            bench.edit()
+            bench.converge_again()
+            await bench.rest()
+        assert left() == []
+        assert "passing" not in bench.metrics.render().decode()
 
     play(tmp_path, HOOKS, steps)

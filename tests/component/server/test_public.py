@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import AsyncIterator
 
@@ -7,6 +8,8 @@ import aiohttp
 import pytest
 
 from addon_operator.errors import SettingsError
+from addon_operator.metric_ops import Record
+from addon_operator.metrics import Metrics
 from addon_operator.server.public import PublicServer
 from addon_operator.server.status import ConvergeStatus, Startup
 
@@ -15,6 +18,7 @@ from addon_operator.server.status import ConvergeStatus, Startup
 class Operator:
     status: ConvergeStatus
     troubles: list[str]
+    unready: list[str] = dataclasses.field(default_factory=list)
     port: int = 0
 
     def url(self, path: str) -> str:
@@ -27,8 +31,9 @@ async def operator() -> AsyncIterator[Operator]:
     server = PublicServer(
         converge=lambda: operator.status,
         troubles=lambda: operator.troubles,
-        metrics=lambda: b"addon_operator_live_ticks 3\n",
-        hook_metrics=lambda: b"hook_made 1\n",
+        unready=lambda: operator.unready,
+        metrics=lambda: iter([b"addon_operator_", b"live_ticks 3\n"]),
+        hook_metrics=lambda: iter([b"hook_made 1\n"]),
     )
     operator.port = await server.start(address="127.0.0.1", port=0)
     yield operator
@@ -48,6 +53,8 @@ async def test_readyz_follows_the_first_converge(operator: Operator, session: ai
     assert await _get(session, operator.url("/readyz")) == (500, TEXT, "Startup converge in progress")
     operator.status = ConvergeStatus(Startup.DONE)
     assert await _get(session, operator.url("/readyz")) == (200, TEXT, "Startup converge done.")
+    operator.unready = ["The API server is away"]
+    assert await _get(session, operator.url("/readyz")) == (500, TEXT, "The API server is away\n")
     operator.status = ConvergeStatus(Startup.DONE, stopping=True)
     assert await _get(session, operator.url("/readyz")) == (500, TEXT, "Stopping")
 
@@ -93,7 +100,7 @@ async def test_discovery_and_index_name_every_page(operator: Operator, session: 
 
 async def test_a_port_that_is_taken_is_named(operator: Operator) -> None:
     second = PublicServer(
-        converge=lambda: operator.status, troubles=list, metrics=lambda: b"", hook_metrics=lambda: b""
+        converge=lambda: operator.status, troubles=list, metrics=lambda: iter(()), hook_metrics=lambda: iter(())
     )
     with pytest.raises(SettingsError, match=f"127.0.0.1:{operator.port}.*--prometheus-listen-port"):
         await second.start(address="127.0.0.1", port=operator.port)
@@ -102,7 +109,9 @@ async def test_a_port_that_is_taken_is_named(operator: Operator) -> None:
 
 async def test_after_stop_nobody_listens_and_the_port_is_free(session: aiohttp.ClientSession) -> None:
     status = ConvergeStatus(Startup.DONE)
-    server = PublicServer(converge=lambda: status, troubles=list, metrics=lambda: b"", hook_metrics=lambda: b"")
+    server = PublicServer(
+        converge=lambda: status, troubles=list, metrics=lambda: iter(()), hook_metrics=lambda: iter(())
+    )
     address = "127.61.7.3"  # where no client of anybody else is given the port meanwhile
     port = await server.start(address=address, port=0)
     assert (await _get(session, f"http://{address}:{port}/readyz"))[0] == 200
@@ -111,3 +120,28 @@ async def test_after_stop_nobody_listens_and_the_port_is_free(session: aiohttp.C
         await _get(session, f"http://{address}:{port}/readyz")
     assert await server.start(address=address, port=port) == port
     await server.stop()
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/metrics/hooks"])
+async def test_probes_are_answered_while_hundreds_of_thousands_of_series_are_written(
+    session: aiohttp.ClientSession, path: str
+) -> None:
+    metrics, status = Metrics(), ConvergeStatus(Startup.DONE)
+    for at in range(10):
+        written = tuple(Record(n, f"made_{at}", "gauge", n, (("n", str(n)),)) for n in range(10_000))
+        metrics.hooks.commit(metrics.hooks.propose(written, module=None, hook=f"hook-{at}"))
+    server = PublicServer(
+        converge=lambda: status, troubles=list, metrics=metrics.blocks, hook_metrics=metrics.hooks.blocks
+    )
+    port = await server.start(address="127.0.0.1", port=0)
+    try:
+        scrape = asyncio.create_task(_get(session, f"http://127.0.0.1:{port}{path}"))
+        probes = 0
+        while not scrape.done():
+            assert (await _get(session, f"http://127.0.0.1:{port}/healthz"))[0] == 200
+            probes += 1
+        assert (await scrape)[2].count("\nmade_") == 100_000
+        # Two of them can be before and behind it.
+        assert probes > 5
+    finally:
+        await server.stop()

@@ -12,6 +12,7 @@ from addon_operator.errors import HookTimedOut
 from addon_operator.hooks.call import HookCall, HookId
 from addon_operator.hooks.engine import HookEngine
 from addon_operator.kube import patch_ops
+from addon_operator.private_directory import PrivateDirectory
 from addon_operator.values.patches import Operation
 from tests.component.shell.bench import VALUES, HookBench
 from tests.component.shell.conftest import LIBRARY
@@ -76,7 +77,7 @@ if __name__ == "__main__":
 @pytest.fixture
 def engine(tmp_path: Path) -> HookEngine:
     return HookEngine(
-        tmp_dir=tmp_path / "tmp",
+        tmp_dir=PrivateDirectory(tmp_path / "tmp"),
         environment={"PATH": os.environ["PATH"]},
         keep_files=False,
         kill_grace_s=60,

@@ -7,7 +7,7 @@ import base64
 import contextlib
 import dataclasses
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -23,6 +23,8 @@ from addon_operator.hooks.bindings import AdmissionRule
 from addon_operator.hooks.call import HookId
 from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient
+from addon_operator.kube.history import History
+from addon_operator.kube.reachability import Reachability
 from addon_operator.settings import WebhookServer
 from addon_operator.webhooks import configurations
 from addon_operator.webhooks.configurations import OPERATOR
@@ -94,8 +96,8 @@ async def test_only_what_is_ours_is_asked_for(host: WebhookHost, api: Api) -> No
 
 
 async def test_what_was_refused_is_tried_again(host: WebhookHost, api: Api) -> None:
-    api.steps = [refuses(404, "NotFound"), refuses(403, "Forbidden", message="no create on webhooks")]
-    with pytest.raises(KubeError, match="no create on webhooks"):
+    api.steps = [refuses(404, "NotFound"), refuses(403, "Forbidden", message="cannot create resource")]
+    with pytest.raises(KubeError, match="cannot create resource"):
         await host.serve(HOOK, [admission("a")], [])
     api.steps = [refuses(404, "NotFound"), gives({})]
     await host.serve(HOOK, [admission("a")], [])
@@ -303,16 +305,18 @@ class Contrary:
 
     def __init__(self) -> None:
         self.writes: list[float] = []
+        self.history, self.reachability = History(), Reachability()
         self._again = asyncio.Event()
+        self._generation = 1
 
-    async def stream(self, _path: str, **_options: object) -> AsyncIterator[bytes]:
-        yield END
-        generation = 1
+    async def stream(self, _path: str, *, query: Mapping[str, str], **_options: object) -> AsyncIterator[bytes]:
+        if "sendInitialEvents" in query:
+            yield END
         while True:
             await self._again.wait()
             self._again.clear()
-            generation += 1
-            yield line("MODIFIED", configuration(generation))
+            self._generation += 1
+            yield line("MODIFIED", configuration(self._generation))
 
     async def write(self, _seen: Version | None) -> bool:
         self.writes.append(asyncio.get_running_loop().time())

@@ -17,7 +17,7 @@ from addon_operator.errors import SettingsError
 from addon_operator.settings import WebhookServer
 from addon_operator.webhooks.certificates import Authority, KeyPair
 from addon_operator.webhooks.listener import Listener
-from addon_operator.webhooks.server import ReviewServer
+from addon_operator.webhooks.server import ReviewServer, limits
 
 VALIDITY = datetime.timedelta(days=90)
 NOW = datetime.datetime.now(datetime.UTC)
@@ -29,7 +29,7 @@ async def listening(endpoint: WebhookServer = PLAIN) -> AsyncIterator[Listener]:
     authority = Authority()
     listener = Listener(
         endpoint,
-        ReviewServer(lambda _: None, at_once=1, largest=1),
+        ReviewServer(lambda _: None, at_once=1, limits=limits(1)),
         names=["127.0.0.1", "svc.ns.svc"],
         validity_s=VALIDITY.total_seconds(),
         authority=lambda: authority,
@@ -122,7 +122,7 @@ async def test_a_given_certificate_is_checked_before_it_is_needed(tmp_path: Path
     endpoint = given(tmp_path, Authority().issue(["127.0.0.1"], validity_s=60))
     (tmp_path / "tls.key").unlink()
     listener = Listener(
-        endpoint, ReviewServer(lambda _: None, at_once=1, largest=1), names=[], validity_s=1, authority=Authority
+        endpoint, ReviewServer(lambda _: None, at_once=1, limits=limits(1)), names=[], validity_s=1, authority=Authority
     )
     with pytest.raises(SettingsError, match=f"webhooks: {tmp_path}/tls.key: No such file"):
         listener.check()

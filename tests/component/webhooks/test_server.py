@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import datetime
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from addon_operator import jsondoc
 from addon_operator.errors import HookFailed, SettingsError
@@ -21,7 +26,7 @@ from addon_operator.webhooks.admission import AdmissionReview, AdmissionRoute, D
 from addon_operator.webhooks.certificates import Authority, KeyPair, make_context
 from addon_operator.webhooks.conversion import ConversionRoute, steps_of
 from addon_operator.webhooks.review import AdmissionAnswer, ConversionAnswer
-from addon_operator.webhooks.server import ReviewServer, Route
+from addon_operator.webhooks.server import ReviewServer, Route, limits
 from tests.fakes.reviewer import ScriptedReviewer, admission, conversion
 
 HOOK, OTHER = HookId(None, "one.sh"), HookId("alpha", "hooks/two.sh")
@@ -65,7 +70,7 @@ async def serving(*, at_once: int = 4, largest: int = 2**20, client_ca: tuple[Pa
     authority = Authority()
     async with aiohttp.ClientSession() as session:
         made = Server(session, authority)
-        server = ReviewServer(made.find, at_once=at_once, largest=largest)
+        server = ReviewServer(made.find, at_once=at_once, limits=limits(largest))
         context = make_context(authority.issue(["127.0.0.1"], validity_s=60), client_ca)
         made.port = await server.start(address="127.0.0.1", port=0, context=context)
         try:
@@ -176,6 +181,21 @@ async def test_reviews_run_side_by_side_but_not_more_than_there_are_places(revie
         assert reviewer.most_running == 2
 
 
+async def test_clients_that_send_headers_and_no_body_take_no_place(reviewer: ScriptedReviewer) -> None:
+    headers = b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n"
+    async with serving(at_once=4) as server:
+        server.routes = {"/a": Hasty(route(reviewer), timeout_s=60.0)}
+        async with contextlib.AsyncExitStack() as stack:
+            for _ in range(64):
+                _, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=server.tls)
+                stack.callback(writer.transport.abort)
+                stack.callback(writer.close)
+                writer.write(headers)
+                await writer.drain()
+            async with asyncio.timeout(30.0):
+                assert (await server.ask("/a", question()))["allowed"] is True
+
+
 async def test_who_is_gone_blocks_nobody(server: Server) -> None:
     server.routes = {"/a": DepartedRoute()}
     assert await server.ask("/a", question()) == {"uid": "u", "allowed": True}
@@ -282,18 +302,39 @@ async def test_a_conversion_fails_with_a_reason(
 # --- TLS ---
 
 
-async def test_without_a_certificate_of_the_client_authority_there_is_no_answer(
-    tmp_path: Path, reviewer: ScriptedReviewer
-) -> None:
-    clients = Authority()
-    pair = clients.issue(["client"], validity_s=60)
-    ca, cert, key = (tmp_path / name for name in ("ca.crt", "tls.crt", "tls.key"))
-    for path, content in ((ca, pair.authority), (cert, pair.chain), (key, pair.key)):
-        path.write_bytes(content)
-    async with serving(client_ca=(ca,)) as server:
+def client_certificate() -> tuple[bytes, bytes]:
+    """A certificate that signs itself, and its key, PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(minutes=1))
+        .not_valid_after(now + datetime.timedelta(hours=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    return certificate.public_bytes(pem), key.private_bytes(pem, form, serialization.NoEncryption())
+
+
+async def test_with_a_client_authority_only_its_certificates_get_an_answer(tmp_path: Path) -> None:
+    known, other = tmp_path / "known", tmp_path / "other"
+    for directory in (known, other):
+        directory.mkdir()
+        for name, content in zip(("tls.crt", "tls.key"), client_certificate(), strict=True):
+            (directory / name).write_bytes(content)
+    async with serving(client_ca=(known / "tls.crt",)) as server:
         server.routes = {"/a": DepartedRoute()}
         with pytest.raises(aiohttp.ClientError):
             await server.post("/a", question())
+        server.tls = trusting(server.authority)
+        server.tls.load_cert_chain(other / "tls.crt", other / "tls.key")
+        with pytest.raises(aiohttp.ClientError):
+            await server.post("/a", question())
+        server.tls = trusting(server.authority)
+        server.tls.load_cert_chain(known / "tls.crt", known / "tls.key")
+        assert (await server.ask("/a", question()))["allowed"] is True
 
 
 @pytest.mark.parametrize("broken", ["cert", "key", "both of other pairs"])
@@ -307,7 +348,7 @@ def test_a_certificate_that_cannot_be_used_is_an_error(broken: str) -> None:
 
 
 async def test_a_port_that_is_taken_is_an_error(server: Server) -> None:
-    second = ReviewServer(lambda _: None, at_once=1, largest=1)
+    second = ReviewServer(lambda _: None, at_once=1, limits=limits(1))
     context = make_context(server.authority.issue(["127.0.0.1"], validity_s=60), ())
     with pytest.raises(SettingsError, match=f"webhooks: cannot listen on 127.0.0.1:{server.port}"):
         await second.start(address="127.0.0.1", port=server.port, context=context)

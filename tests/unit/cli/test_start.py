@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import json
+
 import pytest
 from click.testing import CliRunner
 
 from addon_operator import settings
 from addon_operator.cli import cli
-from addon_operator.cli.start import start
+from addon_operator.cli.start import exit_status, start
+from addon_operator.errors import ConfigMapError
+from addon_operator.logs import LogType, configure, get_logger
 
 # Nothing is started: one setting that is read last is wrong.
 WRONG = ["--log-level", "loud"]
@@ -39,3 +44,41 @@ def test_help_does_not_show_what_has_no_effect() -> None:
     shown = CliRunner().invoke(start, ["--help"]).output
     assert [one.flag for one in settings.FOREIGN if f"--{one.flag} " in shown] == []
     assert [row.flag for row in settings.TABLE if f"--{row.flag}" not in shown] == []
+
+
+MARKER = "hunter2"
+
+
+def _broken() -> int:
+    try:
+        return {"true": 1}[MARKER]
+    except KeyError as error:
+        raise ExceptionGroup(MARKER, [ValueError(MARKER)]) from error
+
+
+@pytest.mark.parametrize("kind", ["json", "text"])
+def test_an_internal_error_is_one_line_of_the_log_without_values(
+    kind: LogType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream = io.StringIO()
+    configure(kind, "info", with_time=False, stream=stream)
+    assert exit_status(_broken, get_logger("operator"), json=kind == "json") == 1
+    (line,) = stream.getvalue().splitlines()
+    assert "operator cannot go on: internal error" in line
+    assert all(word in line for word in ("_broken", "KeyError", "ValueError", "ExceptionGroup"))
+    assert MARKER not in line
+    assert capsys.readouterr() == ("", "")
+
+
+def test_an_error_of_ours_at_the_start_is_its_message(capsys: pytest.CaptureFixture[str]) -> None:
+    def refused() -> int:
+        raise ConfigMapError("ConfigMap ns/cm, key global:1: bad")
+
+    stream = io.StringIO()
+    configure("text", "info", with_time=False, stream=stream)
+    assert exit_status(refused, get_logger("operator"), json=False) == 1
+    assert (stream.getvalue(), capsys.readouterr().err) == ("", "Error: ConfigMap ns/cm, key global:1: bad\n")
+    configure("json", "info", with_time=False, stream=stream)
+    assert exit_status(refused, get_logger("operator"), json=True) == 1
+    assert json.loads(stream.getvalue())["error"] == "ConfigMap ns/cm, key global:1: bad"
+    assert capsys.readouterr() == ("", "")

@@ -74,12 +74,40 @@ def test_an_unknown_module_gets_a_warning_and_is_kept() -> None:
     found = parse({"anotherOne": "a: 1", "thirdEnabled": "true", "fourthMaintenance": "", "globalEnabled": "true"})
     assert found.sections == {"anotherOne": {"a": 1}}
     assert found.flags == {"third": True, "global": True}
-    assert found.warnings == (
-        f"{WHERE}, key anotherOne: there is no module 'another-one'",
-        f"{WHERE}, key thirdEnabled: there is no module 'third'",
-        f"{WHERE}, key fourthMaintenance: there is no module 'fourth'",
-        f"{WHERE}, key globalEnabled: there is no module 'global'",
-    )
+    keys = "anotherOne, fourthMaintenance, globalEnabled, thirdEnabled"
+    assert found.warnings == (f"{WHERE}: 4 keys of modules that do not exist: {keys}",)
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "module"),
+    [
+        ("anotherOne", "a: 1", "another-one"),
+        ("thirdEnabled", "true", "third"),
+        ("fourthMaintenance", "", "fourth"),
+        ("globalEnabled", "true", "global"),
+    ],
+)
+def test_one_unknown_module_is_named(key: str, text: str, module: str) -> None:
+    assert parse({key: text}).warnings == (f"{WHERE}, key {key}: there is no module {module!r}",)
+
+
+def test_three_thousand_unknown_keys_are_one_warning() -> None:
+    found = parse({f"module{number:04}Enabled": "true" for number in range(3000)})
+    first = ", ".join(f"module{number:04}Enabled" for number in range(5))
+    assert found.warnings == (f"{WHERE}: 3000 keys of modules that do not exist: {first} and 2995 more",)
+
+
+def test_three_thousand_bad_keys_are_a_short_message() -> None:
+    with pytest.raises(ConfigMapError) as caught:
+        parse({f"bad-{number:04}": "a: 1" for number in range(3000)})
+    lines = str(caught.value).splitlines()
+    assert (len(lines), lines[-1]) == (21, f"{WHERE}: 2980 more problems")
+
+
+def test_a_duplicate_key_in_a_section_gets_a_warning_and_the_last_one_wins() -> None:
+    found = parse({"simpleModule": "a:\n  b: 1\n  c: 2\n  b: hunter2\n"})
+    assert found.sections == {"simpleModule": {"a": {"b": "hunter2", "c": 2}}}
+    assert found.warnings == (f"{WHERE}, key simpleModule:4: /a/b: duplicate key, the last one wins",)
 
 
 def test_a_module_whose_name_ends_like_a_flag() -> None:

@@ -48,6 +48,9 @@ LOST = (ObjectKey("v1", "ConfigMap", "ns", "a"),)
         pytest.param({"absent": LOST}, PLAIN, None, "upgrade", "ns/ConfigMap/a", id="absent object"),
         pytest.param({"recorded": False}, PLAIN, None, "upgrade", "somebody else", id="carried label only"),
         pytest.param(
+            {"recorded": False, "finished": True}, PLAIN, None, "note", "interrupted", id="finished, not noted"
+        ),
+        pytest.param(
             {"recorded": False, "fingerprint": "", "owned": False},
             PLAIN,
             None,

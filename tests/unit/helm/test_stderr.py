@@ -15,9 +15,11 @@ CALL = 'Error: template: demo/templates/x.yaml:1:3: executing "demo/templates/x.
     ("stderr", "text"),
     [
         pytest.param("Error: UPGRADE FAILED: no matches for kind X", "no matches for kind X", id="upgrade"),
-        pytest.param("Error: INSTALLATION FAILED: boom\nmore", "boom\nmore", id="install, several lines"),
-        pytest.param("WARNING: readable\nwalk.go:75: found symbolic link\nError: boom", "boom", id="warnings"),
-        pytest.param("I1121 09:00:58.9 1 x.go:1] hi\nsomething", "something", id="no Error"),
+        pytest.param("Error: INSTALLATION FAILED: timed out\nmore", "timed out\nmore", id="install, several lines"),
+        pytest.param(
+            "WARNING: readable\nwalk.go:75: found symbolic link\nError: timed out", "timed out", id="warnings"
+        ),
+        pytest.param("I1121 09:00:58.9 1 x.go:1] hi\nunexpected EOF", "unexpected EOF", id="no Error"),
         pytest.param("", "no error message", id="nothing"),
         pytest.param(
             "Error: execution error at (demo/templates/x.yaml:1:3): sec.token is needed",
@@ -100,26 +102,26 @@ def test_a_broken_schema_is_told_by_path_and_rule(rule: str, told: str, indent: 
         pytest.param(
             "Error: YAML parse error on demo/templates/x.yaml: error converting YAML to JSON: yaml: cannot decode "
             "!!str `hunter2` as a !!int",
-            "YAML parse error on demo/templates/x.yaml: error converting YAML to JSON: yaml: cannot decode !!str as a "
-            "!!int",
+            "YAML parse error on demo/templates/x.yaml: error converting YAML to JSON: yaml: cannot decode !!str "
+            "... as a !!int",
             id="YAML, a tag",
         ),
         pytest.param(
             'Error: template: a/templates/x.yaml:1:9: executing "a/templates/x.yaml" at <.Values.p>: range can\'t '
             "iterate over hunter2",
             'template: a/templates/x.yaml:1:9: executing "a/templates/x.yaml" at <.Values.p>: range can\'t iterate '
-            "over it",
+            "over ...",
             id="a range",
         ),
         pytest.param('Error: spec.x: Not found: "hunter2"', "spec.x: Not found", id="the API server, a reference"),
         pytest.param(
             "Error: YAML parse error on x.yaml: yaml: unknown anchor 'hunter2' referenced",
-            "YAML parse error on x.yaml: yaml: unknown anchor referenced",
+            "YAML parse error on x.yaml: yaml: unknown anchor ... referenced",
             id="YAML, an anchor",
         ),
         pytest.param(
             'Error: yaml: invalid map key: map[interface {}]interface {}{"a":"hunter2"}',
-            "yaml: invalid map key",
+            "yaml: invalid map key: map[interface {}]interface {}...",
             id="YAML, a key",
         ),
         pytest.param(
@@ -150,7 +152,7 @@ def test_what_is_left_of_a_line_that_was_cut_is_not_shown() -> None:
     long = f"{SECRET}' does not match pattern 'a'\n" + "- at '/a': got string, want null\n" * 250
     assert explain(long).splitlines()[:2] == ["...", "- at '/a': got string, want null"]
     assert explain(SECRET * 1200) == "..."
-    assert explain(f"{SECRET}\n{'é' * 300}{'a' * 7500}").startswith("...\n")
+    assert explain(f"{SECRET}\n{'é' * 300}{'a' * 7500}").startswith("...")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon_operator.kube.jq import compiled
+from addon_operator.kube import jq
 from addon_operator.kube.snapshot import Filtered, Item, View, run_filter
 
 KEY = ("n", "a")
@@ -37,7 +37,7 @@ def filtered(text: str, *, error: str | None = None) -> Filtered:
     ],
 )
 def test_filter_result(program: str, document: object, result: object) -> None:
-    outcome = run_filter(compiled(program), json.dumps(document, ensure_ascii=False).encode())
+    outcome = run_filter(jq.run, program, json.dumps(document, ensure_ascii=False).encode())
     assert (json.loads(outcome.result), outcome.error) == (result, None)
 
 
@@ -55,7 +55,7 @@ def test_filter_result(program: str, document: object, result: object) -> None:
 )
 def test_what_a_failing_filter_says_holds_nothing_of_the_object(program: str, error: str) -> None:
     document = b'{"a": {"s": "swordfish) and number (1", "t": "swordfish"}, "t": 1}'
-    outcome = run_filter(compiled(program), document)
+    outcome = run_filter(jq.run, program, document)
     assert (outcome.result, outcome.error) == (b"null", error)
 
 
@@ -67,7 +67,7 @@ def test_what_a_failing_filter_says_holds_nothing_of_the_object(program: str, er
     ],
 )
 def test_what_is_another_value_is_another_result(first: bytes, second: bytes) -> None:
-    results = [run_filter(compiled(".a"), b'{"a":%s}' % value).result for value in (first, second)]
+    results = [run_filter(jq.run, ".a", b'{"a":%s}' % value).result for value in (first, second)]
     assert results == [first, second]
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from addon_operator.hooks.call import EnabledAnswer
 from addon_operator.modules.module import Module, split_directory_name
-from addon_operator.modules.plan import ConvergePlan, Verdict, flag_chain, flag_says, make_plan
+from addon_operator.modules.plan import ConvergePlan, Installed, RemovalRules, Verdict, flag_chain, flag_says, make_plan
+from addon_operator.modules.removals import Mark
 from addon_operator.values.layers import EnableFlag
 from addon_operator.values.schema import parse_schemas
 from addon_operator.values.store import SectionSpec
@@ -86,9 +87,12 @@ def plan(
     alive: Collection[str] = (),
     releases: Collection[str] = (),
     unread: Collection[str] = (),
+    missing: str | None = None,
+    limit: int | None = None,
 ) -> ConvergePlan:
     verdicts = {item.name: Verdict((), None, enabled=item.name in enabled) for item in modules}
-    return make_plan(modules, verdicts, alive=alive, releases=releases, unread=unread, ignored_release="operator")
+    installed = Installed(alive=alive, releases=releases, unread=unread, ignored_release="operator")
+    return make_plan(modules, verdicts, installed, RemovalRules(missing_config_map=missing, limit=limit))
 
 
 def test_modules_of_equal_order_are_one_group_and_sorted_by_name() -> None:
@@ -115,8 +119,24 @@ def test_what_is_there_but_cannot_be_read_is_not_purged() -> None:
     assert plan(module("a"), enabled={"a"}, releases={"a", "old", "linked"}, unread={"linked"}).purge == ("old",)
 
 
-def test_nothing_is_purged_if_there_is_no_module_at_all() -> None:
-    assert plan(enabled=(), releases={"a", "b"}).purge == ()
+def test_a_held_module_whose_directory_cannot_be_read_stays_held_until_somebody_decides() -> None:
+    marks = {"held": Mark({"ConfigMap": True}, held="the ConfigMap was missing"), "linked": Mark()}
+    installed = Installed(releases={"held", "linked"}, marks=marks, unread={"held", "linked"})
+    assert make_plan((), {}, installed, RemovalRules()).held == {"held": "the ConfigMap was missing"}
+    assert make_plan((), {}, installed, RemovalRules(confirmed={"held"})).held == {}
+
+
+def test_everything_is_held_if_there_is_no_module_at_all() -> None:
+    made = plan(enabled=(), releases={"a", "b", "operator"})
+    assert made.purge == ()
+    what = "its directory has no chart any more, or is gone; no module is found at all"
+    assert made.held == {"a": what, "b": what}
+
+
+def test_what_is_held_is_neither_deleted_nor_purged() -> None:
+    modules = (module("a", 1), module("b", 2))
+    made = plan(*modules, enabled={"a"}, releases={"a", "b", "gone"}, missing="ConfigMap", limit=0)
+    assert (made.run, made.delete, made.purge, sorted(made.held)) == ((("a",),), (), (), ["b", "gone"])
 
 
 def test_a_module_that_lost_its_chart_loses_its_release() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from datetime import UTC, datetime
 
 import pytest
 import yaml
@@ -104,6 +105,7 @@ def test_queue_list_document() -> None:
             "otherQueues": {"active": 1, "empty": 1, "tasks": 1},
             "totalTasks": 3,
         },
+        "apiServerAwaySince": None,
     }
 
 
@@ -119,7 +121,8 @@ def test_queue_list_document_hides_empty_queues_but_counts_them() -> None:
 
 
 def test_module_list_document_keeps_the_peers_key() -> None:
-    document = _page("/module/list", inspector=StillInspector(all_modules=(GAMMA, ALPHA))).document
+    inspector = StillInspector(all_modules=(GAMMA, ALPHA), all_held={"gone": "its directory is gone"})
+    document = _page("/module/list", inspector=inspector).document
     assert document == {
         "enabledModules": ["alpha"],
         "modules": [
@@ -146,6 +149,8 @@ def test_module_list_document_keeps_the_peers_key() -> None:
                 "lastError": None,
             },
         ],
+        "apiServerAwaySince": None,
+        "held": [{"name": "gone", "reason": "its directory is gone"}],
     }
 
 
@@ -349,3 +354,11 @@ def test_what_everybody_should_know_comes_first() -> None:
     for route in ("/module/list", "/module/{module}/explain"):
         page = next(known for known in ROUTES if known.path == route).answer(inspector, Query(module="prometheus"))
         assert page.text.startswith("NOTE: the ConfigMap is refused:\n        - a: must be a number\n\n"), page.text
+
+
+def test_lists_say_since_when_the_api_server_is_away() -> None:
+    inspector = StillInspector(away_since=datetime(2026, 3, 1, 9, 30, tzinfo=UTC))
+    for path in ("/module/list", "/queue/list"):
+        document = _page(path, inspector=inspector).document
+        assert isinstance(document, dict)
+        assert document["apiServerAwaySince"] == "2026-03-01T09:30:00+00:00"

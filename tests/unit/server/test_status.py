@@ -61,3 +61,9 @@ def test_converge_status_has_the_keys_of_the_contract(
 )
 def test_ready_means_converged_once_and_not_stopping(status: ConvergeStatus, ready: bool, sentence: str) -> None:
     assert (status.ready, status.readiness()) == (ready, sentence)
+
+
+def test_what_is_held_is_named() -> None:
+    status = ConvergeStatus(Startup.DONE, held=("web", "data"))
+    assert status.text() == "STARTUP_CONVERGE_DONE\nCONVERGE_WAIT_TASK\nMODULES_HELD: web, data\n"
+    assert status.document()["MODULES_HELD"] == ["web", "data"]

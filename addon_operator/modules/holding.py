@@ -1,0 +1,118 @@
+"""Holds modules: remembers what is known of each, and lets people see which are neither upgraded nor removed, and why.
+
+Which are held is decided in `removals.py`, as a part of the plan. Source: docs/modules.md, "Held modules".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from addon_operator.logs import get_logger
+from addon_operator.metrics import Metrics
+from addon_operator.modules.deployment import ModuleDeployment
+from addon_operator.modules.plan import Installed, RemovalRules
+from addon_operator.modules.registry import ModuleRegistry
+from addon_operator.modules.removals import Mark
+from addon_operator.modules.runner import ModuleRunner
+from addon_operator.values.layers import EnableFlag
+
+log = get_logger("converge")
+
+WHAT_NEXT = (
+    'bring back what is missing, set the enable flag of each to "true" or "false" in the ConfigMap, or run '
+    "`addon-operator confirm-removals`"
+)
+"""What a person can do about held modules."""
+
+
+class Holding:
+    """Knows what is installed, and puts into force what a plan holds."""
+
+    def __init__(
+        self,
+        *,
+        registry: ModuleRegistry,
+        runner: ModuleRunner,
+        deployment: ModuleDeployment,
+        missing_config_map: Callable[[], str | None],
+        ignored_release: str | None,
+        limit: int | None,
+        metrics: Metrics,
+        warn: Callable[[str, str], None],
+    ) -> None:
+        """Takes what it uses.
+
+        Args:
+            registry: where the result is kept.
+            runner: ends what the hooks of a held module react to.
+            deployment: knows the releases, and keeps the result on them.
+            missing_config_map: the ConfigMap as messages name it, if it does not exist.
+            ignored_release: never removed.
+            limit: the setting `max_removals`.
+            metrics: counts held modules.
+            warn: writes an Event, from its reason and its message.
+        """
+        self._registry = registry
+        self._runner = runner
+        self._deployment = deployment
+        self._missing_config_map = missing_config_map
+        self._ignored_release = ignored_release
+        self._limit = limit
+        self._metrics = metrics
+        self._warn = warn
+
+    def orphans(self) -> tuple[str, ...]:
+        """Names of the releases of ours that no module has, sorted; without the one that is never removed."""
+        modules = {module.name for module in self._registry.modules}
+        return tuple(sorted(self._deployment.owned().keys() - modules - {self._ignored_release}))
+
+    def installed(self, unread: Collection[str], flags: Mapping[str, EnableFlag]) -> Installed:
+        """What there is, and what is remembered of it; `unread` and `flags` as in `Installed`."""
+        releases, alive = self._deployment.owned(), self._registry.alive
+        marks = {}
+        for name in {*releases, *alive}:
+            noted = self._registry.enabled_by(name)
+            release = releases.get(name)
+            marks[name] = Mark(
+                enabled_by=noted if noted is not None or release is None else release.enabled_by,
+                held=self._registry.held.get(name) or (release.held if release else ""),
+            )
+        return Installed(alive, tuple(releases), marks, unread, self._ignored_release, flags)
+
+    def rules(self) -> RemovalRules:
+        """Which removals have to wait at this moment."""
+        return RemovalRules(self._missing_config_map(), self._registry.confirmed, self._limit)
+
+    def confirm(self, names: Collection[str]) -> None:
+        """Lets the next converge remove those of these that are held."""
+        confirmed = frozenset(names) & self._registry.held.keys()
+        self._registry.confirmed |= confirmed
+        for name in sorted(confirmed):
+            log.warning("removal of a held module is confirmed: the next converge uninstalls it", module=name)
+
+    async def enforce(self, held: Mapping[str, str]) -> None:
+        """Holds these modules and no others; name -> reason.
+
+        Raises:
+            KubeError: it cannot be noted on a release; nothing else has changed.
+        """
+        await self._deployment.hold(held)
+        before = self._registry.held
+        new, over = sorted(held.keys() - before.keys()), sorted(before.keys() - held.keys())
+        self._registry.held = dict(held)
+        self._registry.confirmed = frozenset(filter(self._is_to_be_removed, self._registry.confirmed))
+        for name in held:
+            self._runner.hold(name)  # again, too: its directory may be back
+        for name in new:
+            self._metrics.module_held(name, held=True)
+            log.error("module is held: neither upgraded nor removed", module=name, reason=held[name], next=WHAT_NEXT)
+        for name in over:
+            self._metrics.module_held(name, held=False)
+            log.info("module is not held any more", module=name)
+        if new:
+            reasons = "; ".join(dict.fromkeys(held[name] for name in new))
+            self._warn("ModulesHeld", f"neither upgraded nor removed: {', '.join(new)} ({reasons}); {WHAT_NEXT}")
+
+    def _is_to_be_removed(self, name: str) -> bool:
+        there = name in self._registry.alive or self._deployment.exists(name)
+        return there and not self._registry.is_enabled(name)

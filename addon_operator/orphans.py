@@ -1,0 +1,224 @@
+"""Whose a process is that nobody waits for any more.
+
+A process that a run has started may leave its session, empty its environment, and lose its parents. What is left to
+tell its run by:
+
+- its session, as long as it is one that the run is known to have;
+- the run's mark: the run id in the environment, and an open file that is named after the run, which every descendant
+  inherits unless it closes what it does not know;
+- time: it was started by a run that went on at that moment. A process without a mark may belong to any of these, and is
+  ended when the last of them has ended.
+
+An operator that is killed cannot end anything. Its process groups end with it (`process`); what has left them, but
+keeps a mark, is ended by the next operator on the same host. A container ends as a whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import os
+import re
+import signal
+import time
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Final, Self
+
+RUN_ID: Final = "ADDON_OPERATOR_RUN_ID"
+_MARK: Final = "addon-operator-run-"
+_ID: Final = r"(\d+)-(\d+)-(\d+)-\d+"
+_IN_ENVIRONMENT: Final = re.compile(rf"(?:^|\0){RUN_ID}=({_ID})(?:\0|$)".encode())
+_IN_FILES: Final = re.compile(rf"/memfd:{_MARK}({_ID})(?: \(deleted\))?")
+_ROUNDS: Final = 5
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_PROC: Final = Path("/proc")
+
+_numbers = itertools.count(1)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a program.
+
+    Attributes:
+        id: its own in this process ID namespace: those of the operator and its start, and a number.
+        since: a moment before its first process was started, as `now`.
+    """
+
+    id: str
+    since: int
+
+    @classmethod
+    def begin(cls) -> Self:
+        """Makes the next one."""
+        return cls(f"{_operator()}-{next(_numbers)}", now())
+
+    def mark(self) -> int:
+        """Opens a file named after it, to be inherited by its processes; the caller closes it."""
+        return os.memfd_create(_MARK + self.id)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stat:
+    """What /proc tells about a process, ended ones included.
+
+    Attributes:
+        ended: whether it only waits to be reaped.
+        session: the id of its session.
+        start: when it was started, as `now`.
+        bare: whether its environment is known to be empty.
+    """
+
+    ended: bool
+    session: int
+    start: int
+    bare: bool
+
+    @classmethod
+    def read(cls, pid: int) -> Self | None:
+        """Reads it; None when there is no such process."""
+        try:
+            text = (_PROC / str(pid) / "stat").read_bytes()
+        except OSError:
+            return None
+        # The second field is the name in parentheses, and may itself hold blanks and parentheses.
+        fields = text[text.rindex(b")") + 2 :].split()
+        return cls(
+            ended=fields[0] in {b"Z", b"X"},
+            session=int(fields[3]),
+            start=int(fields[19]),
+            bare=fields[47] == fields[48] != b"0",
+        )
+
+
+def now() -> int:
+    """Gives the clock that processes are dated by: ticks since boot."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * _TICKS)
+
+
+def is_to_end(marked: str, start: int, others: Iterable[Run]) -> bool:
+    """Decides about a process that is found at the end of a run, and was started after the run.
+
+    Args:
+        marked: the id of the run that it belongs to; empty if it has no mark.
+        start: when it was started, as `now`.
+        others: the runs that go on.
+
+    Returns:
+        Whether it belongs to none of these.
+    """
+    return not any(run.id == marked if marked else run.since <= start for run in others)
+
+
+def foreign(since: int, leaders: Collection[int]) -> Iterator[tuple[int, Stat]]:
+    """Yields our children in foreign sessions that still run, and reaps what has ended.
+
+    Only unreaped children of ours are looked at, so no number is reused. What is started in other ways than by a run
+    has to stay in our own session. An ended process has no environment left to tell whose it was: session and age must
+    do.
+
+    Args:
+        since: nothing that was started before.
+        leaders: children that somebody waits for.
+    """
+    for pid in _children().difference(leaders):
+        stat = Stat.read(pid)
+        if stat is None or stat.session == os.getsid(0) or stat.start < since:
+            continue
+        if stat.ended:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        else:
+            yield pid, stat
+
+
+def run_of(pid: int) -> str | None:
+    """Returns the id of the run of this operator that a process is marked with; empty without such a mark.
+
+    None while there is no environment: it is just ending, or between the middle and the end of execve.
+    """
+    try:
+        environment = (_PROC / str(pid) / "environ").read_bytes()
+    except ProcessLookupError:
+        return None
+    except OSError:
+        return ""
+    if not environment:
+        stat = Stat.read(pid)
+        if stat is not None and not stat.bare:
+            return None
+    return next((run for run in _marks(pid, environment) if run.startswith(f"{_operator()}-")), "")
+
+
+def end_leftovers() -> int:
+    """Kills what operators that have ended left behind in this process ID namespace; returns how many.
+
+    Called once by the app, before it runs anything.
+    """
+    ended: set[int] = set()
+    for _ in range(_ROUNDS):
+        found = {int(path.name) for path in _PROC.glob("[0-9]*") if _is_leftover(int(path.name))} - ended
+        if not found:
+            break
+        for pid in found:
+            with contextlib.suppress(OSError):
+                fd = os.pidfd_open(pid)
+                try:
+                    if _is_leftover(pid):
+                        signal.pidfd_send_signal(fd, signal.SIGKILL)
+                        ended.add(pid)
+                finally:
+                    os.close(fd)
+    return len(ended)
+
+
+def _is_leftover(pid: int) -> bool:
+    try:
+        environment = (_PROC / str(pid) / "environ").read_bytes()
+    except OSError:
+        return False
+    return any(_is_of_nobody(run) for run in _marks(pid, environment))
+
+
+def _is_of_nobody(run: str) -> bool:
+    space, pid, start, _ = run.split("-")
+    if space != _process_id_namespace():
+        return False
+    operator = Stat.read(int(pid))
+    return operator is None or operator.ended or operator.start != int(start)
+
+
+def _marks(pid: int, environment: bytes) -> Iterator[str]:
+    """Yields the ids of the runs that a process is marked with."""
+    if found := _IN_ENVIRONMENT.search(environment):
+        yield found[1].decode()
+    files = f"/proc/{pid}/fd"
+    with contextlib.suppress(OSError):
+        for number in os.listdir(files):  # noqa: PTH208 -- a start looks at thousands of them
+            with contextlib.suppress(OSError):
+                if match := _IN_FILES.fullmatch(os.readlink(f"{files}/{number}")):  # noqa: PTH115 -- likewise
+                    yield match[1]
+
+
+def _children() -> set[int]:
+    """Returns our children, the adopted and the unreaped included."""
+    found: set[int] = set()
+    for thread in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):
+            found.update(map(int, (thread / "children").read_bytes().split()))
+    return found
+
+
+@functools.cache
+def _operator() -> str:
+    """Names this process, in a way that no other one does as long as anything of it is left."""
+    stat = Stat.read(os.getpid())
+    return f"{_process_id_namespace()}-{os.getpid()}-{stat.start if stat else 0}"
+
+
+@functools.cache
+def _process_id_namespace() -> str:
+    return "".join(letter for letter in str(Path("/proc/self/ns/pid").readlink()) if letter.isdigit())

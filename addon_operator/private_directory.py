@@ -1,0 +1,90 @@
+"""Directories of this process alone, for files with values.
+
+Others remove directories at any time (cleaners of /tmp, a hook), and who may write into one decides what is read from
+it. So a directory is made and checked before each use, not once at the start.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+import stat
+import tempfile
+from pathlib import Path
+from typing import Final
+
+_ATTEMPTS: Final = 3
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PrivateDirectory:
+    """A directory that only the user of this process can change; `make` it before each use.
+
+    Attributes:
+        path: absolute.
+        above: the private directory that it is in; None if it is in one that is none of ours, such as /tmp.
+    """
+
+    path: Path
+    above: PrivateDirectory | None = None
+
+    def below(self, name: str) -> PrivateDirectory:
+        """Gives the directory of that name in it; makes nothing."""
+        return PrivateDirectory(self.path / name, self)
+
+    def make(self) -> Path:
+        """Makes it (mode 0700), and what is missing above, unless it is there; returns its path.
+
+        Raises:
+            OSError: it cannot be made; or what is there is no directory, is a symbolic link, belongs to another user,
+                or others can write to it. `strerror` says which, `filename` names the directory.
+        """
+        if self.above is not None:
+            self.above.make()
+        else:
+            for parent in reversed([one for one in self.path.parents if not one.exists()]):
+                _mkdir(parent)
+        _mkdir(self.path)
+        _check(self.path)
+        return self.path
+
+    def make_unique(self, prefix: str) -> Path:
+        """Makes a new directory (mode 0700) in it, whose name begins with a prefix.
+
+        Raises:
+            OSError: as `make`.
+        """
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return self._unique(prefix)
+            except FileNotFoundError:  # removed in between
+                continue
+        return self._unique(prefix)
+
+    def _unique(self, prefix: str) -> Path:
+        return Path(tempfile.mkdtemp(prefix=prefix, dir=self.make()))
+
+
+def _mkdir(path: Path) -> None:
+    try:
+        path.mkdir(mode=0o700)
+    except FileExistsError:
+        return
+
+
+def _check(path: Path) -> None:
+    found = path.lstat()
+    mode = stat.S_IMODE(found.st_mode)
+    if stat.S_ISLNK(found.st_mode):
+        raise OSError(errno.ELOOP, "is a symbolic link; name the directory itself", str(path))
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+    if found.st_uid != os.geteuid():
+        message = f"belongs to the user {found.st_uid}, the operator is {os.geteuid()}; remove it or use another one"
+        raise PermissionError(errno.EPERM, message, str(path))
+    if mode & 0o022:
+        message = f"others can write to it (mode {mode:04o}); remove it, or set its mode to 0700"
+        raise PermissionError(errno.EPERM, message, str(path))
+    if mode & 0o700 != 0o700:
+        path.chmod(0o700)

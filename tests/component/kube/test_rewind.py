@@ -1,0 +1,207 @@
+"""Informers when the API server goes back to an older state, or a list is only out of date."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiohttp import web
+
+from addon_operator.jsondoc import JsonObject
+from addon_operator.kube.client import KubeClient
+from addon_operator.kube.informer import Informer
+from addon_operator.kube.refs import CONFIG_MAPS
+from tests.component.kube.api import Api, Handler, gives, refuses, streams
+from tests.component.kube.test_informer import (
+    NO_STREAMING,
+    NOT_FOUND,
+    Heard,
+    bookmark,
+    config_map,
+    line,
+    lists,
+    page,
+    play,
+    streamed,
+    watches,
+)
+from tests.fakes.background import running
+
+GONE = refuses(410, "Gone")
+SAID = "the API server has gone back to an older state"
+
+
+def shown(version: int, *, streaming: bool) -> Handler:
+    """The older state: `edited` as it was, `lost` not made yet, `deleted` still there."""
+    items = (config_map("edited", 3), config_map("same", 2), config_map("deleted", 4))
+    return (streamed if streaming else page)(version, *items)
+
+
+def known(*, streaming: bool) -> list[Handler]:
+    """What was seen before: version 20."""
+    items = (config_map("edited", 10), config_map("same", 2), config_map("lost", 11))
+    if streaming:
+        return [streamed(12, *items, then=bookmark(20))]
+    return [page(12, *items), streams(bookmark(20))]
+
+
+BACK = [("MODIFIED", "edited", "3"), ("ADDED", "deleted", "4"), ("DELETED", "lost", "5")]
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["pages", "streamed"])
+@pytest.mark.parametrize("newest", [NOT_FOUND, gives(config_map("lost", 2)), refuses(403, "Forbidden")])
+async def test_server_that_went_back_is_believed_when_a_second_list_says_so(
+    client: KubeClient, api: Api, newest: Handler, streaming: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older = shown(5, streaming=streaming)
+    steps = [*known(streaming=streaming), GONE, older, older, newest]
+    informer, heard = await play(client, api, steps, streaming=streaming)
+    assert heard.short()[3:] == BACK
+    assert [asked.path for asked in api.asked if asked.path.endswith("/lost")] == [CONFIG_MAPS.path("n", "lost")]
+    assert (informer.resource_version, watches(api)[-1]) == ("5", "5")
+    assert capsys.readouterr().out.count(SAID) == 1
+    assert client.history.rewinds == 1
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["pages", "streamed"])
+async def test_list_that_is_out_of_date_for_a_moment_changes_nothing(
+    client: KubeClient, api: Api, streaming: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items = (config_map("edited", 25), config_map("same", 2), config_map("lost", 11))
+    fresh = (streamed if streaming else page)(30, *items)
+    steps = [*known(streaming=streaming), GONE, shown(5, streaming=streaming), fresh]
+    _, heard = await play(client, api, steps, streaming=streaming)
+    assert heard.short()[3:] == [("MODIFIED", "edited", "25")]
+    assert SAID not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["pages", "streamed"])
+async def test_list_that_stays_out_of_date_deletes_nothing_that_is_still_there(
+    client: KubeClient, api: Api, streaming: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older = shown(5, streaming=streaming)
+    edit = streams(line("MODIFIED", config_map("lost", 21)))
+    steps = [*known(streaming=streaming), GONE, older, older, gives(config_map("lost", 11)), edit]
+    informer, heard = await play(client, api, steps, streaming=streaming)
+    # It goes on where it was.
+    assert heard.short()[3:] == [("MODIFIED", "lost", "21")]
+    assert informer.resource_version == "21"
+    assert SAID not in capsys.readouterr().out
+
+
+async def test_server_that_went_back_and_has_overtaken_since_is_noticed(
+    client: KubeClient, api: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps = [*known(streaming=True), GONE, shown(90, streaming=True)]
+    _, heard = await play(client, api, steps, streaming=True)
+    assert heard.short()[3:] == [*BACK[:2], ("DELETED", "lost", "90")]
+    assert capsys.readouterr().out.count(SAID) == 1
+
+
+async def test_bookmark_below_what_was_seen_leads_to_a_list(client: KubeClient, api: Api) -> None:
+    older = shown(5, streaming=True)
+    steps = [*known(streaming=True), streams(bookmark(6)), older, older, NOT_FOUND]
+    _, heard = await play(client, api, steps, streaming=True)
+    assert heard.short()[3:] == BACK
+    assert watches(api)[-1] == "5"
+
+
+async def test_server_whose_versions_are_no_order_is_taken_as_it_is(
+    client: KubeClient, api: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = (config_map("edited", 3), config_map("same", 2), config_map("lost", 11))
+    steps = [
+        *known(streaming=True),
+        streams(line("MODIFIED", config_map("edited", 3))),
+        streamed(20, *state, then=line("MODIFIED", config_map("edited", 4))),
+        streams(line("MODIFIED", config_map("edited", 5))),
+    ]
+    _, heard = await play(client, api, steps, streaming=True)
+    assert heard.short()[3:] == [("MODIFIED", "edited", version) for version in ("3", "4", "5")]
+    assert SAID not in capsys.readouterr().out
+
+
+async def test_server_that_went_back_is_said_once_and_leads_to_a_list_everywhere(
+    client: KubeClient, api: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = Informer(client, CONFIG_MAPS, namespace="n", handler=(heard := Heard()), watch_timeout_s=1, confirm_s=0.2)
+    api.steps = known(streaming=True)
+    async with running(other):
+        await api.until_asked(2)
+        client.history.rewinds += 1
+        older = shown(5, streaming=True)
+        api.steps = [older, older, NOT_FOUND]
+        while heard.short()[3:] != BACK:
+            await asyncio.sleep(0.01)
+    assert SAID not in capsys.readouterr().out
+
+
+async def test_own_write_below_what_was_seen_leads_to_a_list(
+    client: KubeClient, api: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    informer = Informer(client, CONFIG_MAPS, namespace="n", handler=(heard := Heard()), confirm_s=0.2)
+    api.steps = known(streaming=True)
+    async with running(informer):
+        await api.until_asked(2)
+        older = shown(5, streaming=True)
+        api.steps = [older, older, NOT_FOUND]
+        assert informer.seen == "20"
+        informer.wrote("6", after=informer.seen)
+        while heard.short()[3:] != BACK:
+            await asyncio.sleep(0.01)
+    assert capsys.readouterr().out.count(SAID) == 1
+
+
+async def test_list_below_an_own_write_is_out_of_date(client: KubeClient, api: Api) -> None:
+    informer = Informer(client, CONFIG_MAPS, namespace="n", handler=(heard := Heard()), confirm_s=0.2)
+    written = asyncio.Event()
+
+    async def ends(request: web.Request) -> web.StreamResponse:
+        await written.wait()
+        return await GONE(request)
+
+    api.steps = [NO_STREAMING, page(9), ends, page(20), page(30, config_map("same", 25))]
+    async with running(informer):
+        await informer.synced.wait()
+        informer.wrote("25", after=informer.seen)
+        written.set()
+        await api.until_asked(6)
+    assert heard.short() == [("ADDED", "same", "25")]
+    assert lists(api) == 3
+
+
+async def test_list_that_does_not_resume_is_made_each_time(client: KubeClient, api: Api) -> None:
+    informer = Informer(client, CONFIG_MAPS, namespace="n", handler=(heard := Heard()), resumes=False)
+    one = config_map("same", 2)
+    api.steps = [
+        streamed(20, one, then=bookmark(21)),
+        gives(one),
+        streamed(22, one, then=line("MODIFIED", config_map("same", 23))),
+        NOT_FOUND,
+    ]
+    async with running(informer):
+        await api.until_asked(5)
+    assert heard.short() == [("ADDED", "same", "2"), ("MODIFIED", "same", "23")]
+    assert watches(api) == ["", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("stored", "wanted"),
+    [
+        ([config_map("same", 1)] * 3, 1),
+        ([config_map("same", 1), config_map("same", 2), config_map("same", 1)], 0),
+        ([config_map("same", 2), config_map("same", 3), config_map("same", 2)], 0),
+        ([config_map("same", 3, uid="another")] * 2, 1),
+    ],
+    ids=["older", "older for a moment", "as listed", "another"],
+)
+async def test_server_that_lists_what_it_remembers_is_said_once(
+    client: KubeClient, api: Api, stored: list[JsonObject], wanted: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    informer = Informer(client, CONFIG_MAPS, namespace="n", handler=(heard := Heard()), resumes=False)
+    listed = streamed(20, config_map("same", 2))
+    api.steps = [listed, *(step for one in stored for step in (gives(one), listed))]
+    async with running(informer):
+        await api.until_asked(2 * len(stored) + 2)
+    assert heard.short() == [("ADDED", "same", "2")]
+    assert capsys.readouterr().out.count("lists what it remembers") == wanted
