@@ -7,11 +7,13 @@ SETUP = @$(PYTHON) tools/setup.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check format environment tools lock
+.PHONY: help run test test-robustness soak check format environment tools lock
 
 help:
 	@echo 'make run [ARGS=--once]   local control plane, operator and samples; Ctrl-C stops all of it'
 	@echo 'make test [ARGS=...]     checks and the whole test suite; ARGS go to pytest'
+	@echo 'make test-robustness [SEED=n]   faults, kills and churn by seed, up to 25 minutes (docs/robustness.md)'
+	@echo 'make soak [MINUTES=30] [SEED=n]  churn; does memory grow? (docs/robustness.md)'
 	@echo 'make check               lint, format, types, imports'
 	@echo 'make format              put the code into its format'
 	@echo 'make environment         fill .venv/'
@@ -26,6 +28,15 @@ test:
 	$(SETUP) needs environment programs
 	@$(MAKE) --no-print-directory check
 	$(BIN)/pytest $(ARGS)
+
+test-robustness:
+	$(SETUP) needs environment programs
+	$(BIN)/python -m tests.robustness $(if $(SEED),--seed=$(SEED)) $(ARGS)
+
+soak:
+	$(SETUP) needs environment programs
+	$(BIN)/pytest --robustness -rA --no-header tests/robustness/test_soak.py --minutes=$(or $(MINUTES),30) \
+		$(if $(SEED),--seed=$(SEED)) $(ARGS)
 
 check:
 	$(SETUP) environment
