@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from addon_operator.devcluster.errors import DevClusterError
 
 if TYPE_CHECKING:  # this package is used before anything is installed
-    from addon_operator.jsondoc import JsonObject
+    from addon_operator.jsondoc import JsonObject, JsonValue
 
 _TIMEOUT_S: Final = 5.0
 
@@ -21,24 +21,27 @@ class Api:
 
     def __init__(self, *, port: int, bearer: str, authority: Path) -> None:
         self._port = port
-        self._headers = {"Authorization": f"Bearer {bearer}", "Content-Type": "application/json"}
+        self._bearer = bearer
         self._context = ssl.create_default_context(cafile=str(authority))
         self._connection: http.client.HTTPSConnection | None = None
 
-    def request(self, method: str, path: str, body: JsonObject | None = None) -> tuple[int, bytes]:
+    def request(
+        self, method: str, path: str, body: JsonValue = None, *, content_type: str = "application/json"
+    ) -> tuple[int, bytes]:
         """Sends one request; answers status and body. Status 0 if there is no answer."""
         reused = self._connection is not None
-        status, answer = self._exchange(method, path, body)
+        status, answer = self._exchange(method, path, body, content_type)
         # The server closes connections that were idle for long.
-        return self._exchange(method, path, body) if status == 0 and reused else (status, answer)
+        return self._exchange(method, path, body, content_type) if status == 0 and reused else (status, answer)
 
-    def _exchange(self, method: str, path: str, body: JsonObject | None) -> tuple[int, bytes]:
+    def _exchange(self, method: str, path: str, body: JsonValue, content_type: str) -> tuple[int, bytes]:
         if self._connection is None:
             self._connection = http.client.HTTPSConnection(
                 "127.0.0.1", self._port, timeout=_TIMEOUT_S, context=self._context
             )
         try:
-            self._connection.request(method, path, json.dumps(body) if body is not None else None, self._headers)
+            headers = {"Authorization": f"Bearer {self._bearer}", "Content-Type": content_type}
+            self._connection.request(method, path, json.dumps(body) if body is not None else None, headers)
             answer = self._connection.getresponse()
             return answer.status, answer.read()
         except (OSError, http.client.HTTPException):

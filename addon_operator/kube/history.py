@@ -9,8 +9,9 @@ and withholds everything below it. What a list shows is therefore compared with 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
 from addon_operator.logs import get_logger
@@ -125,11 +126,14 @@ class Rewind:
         where: which objects, such as `configmaps in prod`.
         seen: the version that had been seen of them.
         version: the version that the server is at now.
+        example: an object that was not there at the version seen, though its own is lower, as `prod/one at 17`; empty
+            if the version tells enough.
     """
 
     where: str
     seen: str
     version: str
+    example: str = ""
 
 
 class History:
@@ -141,9 +145,19 @@ class History:
 
     def __init__(self) -> None:
         self.rewinds = 0
+        self._listeners: set[Callable[[], None]] = set()
+
+    @contextlib.contextmanager
+    def listening(self, listener: Callable[[], None]) -> Iterator[None]:
+        """Tells of each time as long as the block lasts; the listener must not raise."""
+        self._listeners.add(listener)
+        try:
+            yield
+        finally:
+            self._listeners.discard(listener)
 
     def rewound(self, rewind: Rewind, *, known: int) -> None:
-        """Notes that the server has gone back, and says so unless somebody else did.
+        """Notes that the server has gone back, says so and tells the listeners, unless somebody else did.
 
         Args:
             rewind: what shows it.
@@ -156,7 +170,9 @@ class History:
         _log.warning(
             "the API server has gone back to an older state, as after a restore of etcd: all objects are listed anew, "
             "what is not there any more counts as deleted, what is different as modified",
-            reason=rewind.where,
+            reason=f"{rewind.where}: {rewind.example}" if rewind.example else rewind.where,
             seen_version=rewind.seen,
             version=rewind.version,
         )
+        for listener in tuple(self._listeners):
+            listener()

@@ -182,8 +182,6 @@ class Informer:
         if self._progress.wrote(version, after=after):
             return
         self._client.history.rewound(Rewind(self._where, after, version), known=self._rewinds)
-        if self._lasting is not None:
-            self._lasting.reschedule(_now())
 
     async def run(self) -> None:
         """Lists and watches until it is cancelled; survives everything else."""
@@ -222,8 +220,7 @@ class Informer:
         """Lists if need be, and watches until the server ends the watch."""
         if not self._resumes and not self._must_list:
             await self._compare_with_store()
-        rewinds = self._client.history.rewinds
-        self._must_list = self._must_list or not self._resumes or rewinds != self._rewinds
+        self._must_list = self._must_list or not self._resumes or self._is_rewound()
         try:
             if self._must_list and not self._streams_list:
                 await self._list()
@@ -277,7 +274,8 @@ class Informer:
         if (verdict := self._progress.judge(text, _now())) != "goes on":
             await self._confirm(text, enough=verdict == "confirmed")
         if self._progress.listed(text, doubtful=bool(doubtful)):
-            self._client.history.rewound(Rewind(self._where, seen, text), known=self._rewinds)
+            example = _named(doubtful[0]) if doubtful else ""
+            self._client.history.rewound(Rewind(self._where, seen, text, example), known=self._rewinds)
             self._on_rewind()
         self._rewinds = self._client.history.rewinds
         for item in doubtful:
@@ -388,29 +386,39 @@ class Informer:
             if self._must_list:
                 await self._take_list(lines)
             await self._take_changes(lines, lasts_s * _SILENCE_GRACE, by_server=asked_s == lasts_s)
-        if _now() - began < _SHORT_S:
+        if _now() - began < _SHORT_S and not self._is_rewound():
             raise KubeError(f"watch of {self._where}: ended at once", status=0, reason="ShortWatch")
         self._well()
 
     async def _take_changes(self, lines: AsyncIterator[bytes], lasts_s: float, *, by_server: bool) -> None:
-        """Takes what comes until the server ends the watch, or it has lasted long enough.
+        """Takes what comes until the server ends the watch, has gone back, or the watch has lasted long enough.
 
         Raises:
             KubeError: the server should have ended it, and was silent all the time.
         """
         silent = True
         try:
-            async with asyncio.timeout(lasts_s) as self._lasting:
-                async for line in lines:
-                    self._take(_object(line))
-                    self._well()
-                    silent = False
+            with self._client.history.listening(self._end_watch):
+                async with asyncio.timeout(lasts_s) as self._lasting:
+                    async for line in lines:
+                        self._take(_object(line))
+                        self._well()
+                        silent = False
         except TimeoutError as error:
-            if silent and by_server:
+            if silent and by_server and not self._is_rewound():
                 message = f"watch of {self._where}: silent, and not ended by the server after {lasts_s:.0f} s"
                 raise KubeError(message, status=0, reason="Timeout") from error
         finally:
             self._lasting = None
+
+    def _end_watch(self) -> None:
+        """Ends the watch as if it had lasted long enough."""
+        if self._lasting is not None and not self._lasting.expired():
+            self._lasting.reschedule(_now())
+
+    def _is_rewound(self) -> bool:
+        """Returns whether the server has gone back since everything was listed."""
+        return self._client.history.rewinds != self._rewinds
 
     async def _take_list(self, lines: AsyncIterator[bytes]) -> None:
         """Takes the part of the stream that shows what there is."""
@@ -543,6 +551,11 @@ def _key(metadata: JsonObject) -> str:
 
 def _state(metadata: JsonObject) -> str:
     return f"{metadata.get('uid') or ''}/{metadata.get('resourceVersion') or ''}"
+
+
+def _named(item: JsonObject) -> str:
+    metadata = metadata_of(item)
+    return f"{_key(metadata).removeprefix('/')} at {metadata.get('resourceVersion')}"
 
 
 def _is_away(error: KubeError) -> bool:

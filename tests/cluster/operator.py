@@ -13,13 +13,14 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 from addon_operator.devcluster import DevCluster
 from addon_operator.devcluster.errors import DevClusterError
 from addon_operator.jsondoc import JsonObject, JsonValue, lookup
+from tests.cluster.objects import Objects
 
 T = TypeVar("T")
 WITHIN_S = 60.0
@@ -128,6 +129,7 @@ class Operator:
 
     Attributes:
         root: holds `modules/` and `global-hooks/`.
+        objects: those of its namespace.
         helm_calls: file with one line for each helm process that was started.
     """
 
@@ -135,6 +137,7 @@ class Operator:
         self.cluster = cluster
         self.root = root
         self.namespace = cluster.namespace("op")
+        self.objects = Objects(cluster, self.namespace)
         self.log = root / "operator.log"
         self.helm_calls = root / "helm-calls"
         self.port = free_port()
@@ -292,14 +295,13 @@ class Operator:
 
     def configure(self, data: Mapping[str, str | None]) -> None:
         """Changes keys of the operator's ConfigMap (None takes one away), creating it if it is missing."""
-        if self.kubectl("get", "configmap", "addon-operator", "--ignore-not-found", "-o", "name").strip() == "":
-            self.kubectl("create", "configmap", "addon-operator")
-        self.kubectl("patch", "configmap", "addon-operator", "--type=merge", "-p", json.dumps({"data": dict(data)}))
+        if self.objects.get("configmap", "addon-operator") is None:
+            self.objects.create(config_map("addon-operator"))
+        self.objects.patch("configmap", "addon-operator", {"data": dict(data)})
 
     def config_data(self) -> dict[str, str]:
         """The data of the operator's ConfigMap."""
-        document = json.loads(self.kubectl("get", "configmap", "addon-operator", "-o", "json"))
-        return dict(document.get("data") or {})
+        return self.deployed("addon-operator")
 
     def kubectl(self, *arguments: str) -> str:
         """Runs kubectl in the operator's namespace."""
@@ -313,27 +315,38 @@ class Operator:
 
     def create(self, *documents: JsonObject) -> None:
         """Creates objects in the operator's namespace, one after the other."""
-        self._send("create", documents)
+        for document in documents:
+            self.objects.create(document)
 
     def replace(self, *documents: JsonObject) -> None:
         """Replaces objects in the operator's namespace, one after the other."""
-        self._send("replace", documents)
-
-    def _send(self, verb: str, documents: Sequence[JsonObject]) -> None:
-        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(documents)})
-        self.cluster.kubectl("-n", self.namespace, verb, "-f", "-", stdin=text)
+        for document in documents:
+            self.objects.replace(document)
 
     def deployed(self, name: str) -> dict[str, str]:
         """The data of a ConfigMap that a chart made."""
-        document = json.loads(self.kubectl("get", "configmap", name, "-o", "json"))
-        return dict(document.get("data") or {})
+        document = self.objects.get("configmap", name)
+        assert document is not None, f"no ConfigMap {name}"
+        data = document.get("data") or {}
+        assert isinstance(data, dict)
+        return {key: str(value) for key, value in data.items()}
+
+    def delete(self, *names: str) -> None:
+        """Deletes ConfigMaps of the operator's namespace."""
+        for name in names:
+            self.objects.delete("configmap", name)
 
     def revisions(self, release: str) -> dict[int, str]:
         """Revision -> status of a release, as helm stores it."""
-        selector = f"owner=helm,name={release}"
-        document = json.loads(self.kubectl("get", "secrets", "-l", selector, "-o", "json"))
-        labels = [item["metadata"]["labels"] for item in document["items"]]
-        return {int(label["version"]): str(label["status"]) for label in labels}
+        stored = self.objects.list("secret", labels=f"owner=helm,name={release}")
+        return {
+            int(str(lookup(item, "/metadata/labels/version"))): str(lookup(item, "/metadata/labels/status"))
+            for item in stored
+        }
+
+    def events(self) -> set[tuple[str, str]]:
+        """Type and reason of the Events in the operator's namespace."""
+        return {(str(event["type"]), str(event["reason"])) for event in self.objects.list("event")}
 
     def helm_processes(self, word: str = "") -> int:
         """How many helm processes were started (whose command has this word)."""
@@ -397,4 +410,5 @@ def operator(cluster: DevCluster, root: Path, environment: Mapping[str, str] | N
         for pid in made.processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        made.objects.close()
         sys.stdout.write(made.text())

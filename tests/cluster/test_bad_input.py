@@ -193,7 +193,7 @@ def test_a_bad_config_map_ends_the_start(cluster: DevCluster, tmp_path: Path) ->
         assert "hunter2" not in made.text()
         assert "Traceback" not in made.text()
 
-        made.kubectl("delete", "configmap", "addon-operator")
+        made.delete("addon-operator")
         made.configure({"global": "z: 1\nq: 2\n", "off": "z: 1\n"})
         made.log.unlink()
         assert refusal(made) == [

@@ -7,10 +7,11 @@ import json
 import random
 import tarfile
 from pathlib import Path
+from typing import Any
 
 from addon_operator.devcluster import DevCluster
 from addon_operator.jsondoc import JsonObject
-from tests.cluster.operator import Operator, config_map_chart, eventually, operator
+from tests.cluster.operator import Operator, config_map, config_map_chart, eventually, operator
 
 CHART = """apiVersion: v2
 name: published
@@ -78,7 +79,7 @@ def crd(group: str, kind: str) -> str:
     )
 
 
-def config_map(name: str, text: str) -> str:
+def template(name: str, text: str) -> str:
     return f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\ndata: {{text: {text}}}\n"
 
 
@@ -114,7 +115,7 @@ def published(made: Operator, group: str) -> None:
             "crds/_draft.yaml": crd(group, "Draft"),
             "charts/alpha/Chart.yaml": SUBCHART % "alpha",
             "charts/alpha/values.yaml": "text: from-alpha\n",
-            "charts/alpha/templates/alpha.yaml": config_map("alpha", "{{ .Values.text }}"),
+            "charts/alpha/templates/alpha.yaml": template("alpha", "{{ .Values.text }}"),
             "charts/alpha/crds/gadget.yaml": crd(group, "Gadget"),
         },
     )
@@ -123,7 +124,7 @@ def published(made: Operator, group: str) -> None:
         {
             "beta/Chart.yaml": SUBCHART % "beta",
             "beta/values.yaml": "text: from-beta\n",
-            "beta/templates/beta.yaml": config_map("beta", "{{ .Values.text }}"),
+            "beta/templates/beta.yaml": template("beta", "{{ .Values.text }}"),
             "beta/crds/gizmo.yaml": crd(group, "Gizmo"),
         },
     )
@@ -137,7 +138,7 @@ def labels(made: Operator, kind: str, name: str) -> JsonObject:
 
 def job(made: Operator) -> tuple[str, int]:
     """Which step the chart's Job made last, and whether it has succeeded."""
-    document = json.loads(made.kubectl("get", "job", "migrate", "-o", "json"))
+    document: Any = made.objects.get("job", "migrate")
     return document["metadata"]["annotations"]["step"], document.get("status", {}).get("succeeded", 0)
 
 
@@ -214,7 +215,7 @@ def test_modules_without_a_chart(cluster: DevCluster, tmp_path: Path) -> None:
         made.module(
             "010-plain",
             {
-                "templates/config.yaml": config_map("plain", "{{ .Values.plain.a }}"),
+                "templates/config.yaml": template("plain", "{{ .Values.plain.a }}"),
                 "docs/manual.yaml": "{{ not a template",
                 "hooks/after.sh": hook % ("afterHelm", "after"),
                 "crds/thing.yaml": crd(f"{made.namespace}.example.com", "Thing"),
@@ -244,7 +245,7 @@ def test_a_chart_that_looks_things_up(cluster: DevCluster, tmp_path: Path) -> No
         made.files({"modules/values.yaml": "seekerEnabled: true\nseeker: {}\n"})
         look = '{{ (lookup "v1" "ConfigMap" .Release.Namespace "sought").data | toJson | quote }}'
         made.module("seeker", config_map_chart("seeker", f"found: {look}"))
-        made.kubectl("create", "configmap", "sought", "--from-literal=a=1")
+        made.create(config_map("sought", data={"a": "1"}))
         made.start_ready()
         assert made.deployed("seeker") == {"found": '{"a":"1"}'}
 
@@ -252,7 +253,7 @@ def test_a_chart_that_looks_things_up(cluster: DevCluster, tmp_path: Path) -> No
         eventually(lambda: '"tick":1' in str(made.cli("module", "values", "seeker", "-o", "json").stdout))
         made.wait_idle()
         assert made.revisions("seeker") == {1: "deployed"}
-        made.kubectl("patch", "configmap", "sought", "-p", '{"data":{"a":"2"}}')
+        made.objects.patch("configmap", "sought", {"data": {"a": "2"}})
         made.configure({"seeker": "tick: 2\n"})
         eventually(lambda: made.deployed("seeker") == {"found": '{"a":"2"}'})
         made.wait_idle()
@@ -269,13 +270,13 @@ def test_charts_that_cannot_be_deployed(cluster: DevCluster, tmp_path: Path) -> 
         made.module("one", {"crds/thing.yaml": thing})
         made.module("same", {"crds/equal.yaml": f"---\n{thing}\n"})
         made.module("other", {"crds/thing.yaml": thing.replace('"served"', '"deprecated":true,"served"')})
-        made.module("stray", {"crds/map.yaml": config_map("stray", "a")})
+        made.module("stray", {"crds/map.yaml": template("stray", "a")})
         made.module("torn", {"crds/torn.yaml": "kind: [\n"})
         chart = config_map_chart("newer", "a: b")
         made.module("newer", {**chart, "Chart.yaml": f'{chart["Chart.yaml"]}kubeVersion: ">=1.99.0-0"\n'})
         noise = random.Random(1).randbytes(900_000).hex()
         large = config_map_chart("small", "a: b", more='---\n{{ .Files.Get "files/data.yaml" }}')
-        parts = [config_map(f"noise-{part}", noise[part * 300_000 :][: 300_000 + part]) for part in range(5)]
+        parts = [template(f"noise-{part}", noise[part * 300_000 :][: 300_000 + part]) for part in range(5)]
         made.module("large", {**large, "files/data.yaml": "---\n".join(parts)})
         made.start()
 

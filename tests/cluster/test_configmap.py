@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from addon_operator.devcluster import DevCluster
+from addon_operator.jsondoc import JsonObject, JsonValue
 from tests.cluster.operator import (
     Operator,
     adding,
@@ -116,7 +117,7 @@ def test_edits_while_nothing_runs(cluster: DevCluster, tmp_path: Path) -> None:
 
         # It goes away: its values are not in force any more, and what its absence disables is held.
         before = made.runs()
-        made.kubectl("delete", "configmap", "addon-operator")
+        made.delete("addon-operator")
         settled(made, shows=lambda: made.deployed("alpha") == {"own": "-", "of": "-"})
         assert since(made, before)() == converge
         assert made.modules()["scripted"]["enabled"] is False
@@ -133,11 +134,11 @@ def test_a_module_in_maintenance_is_left_alone(cluster: DevCluster, tmp_path: Pa
         before = made.runs()
         made.configure({"alphaMaintenance": "NoResourceReconciliation"})
         settled(made, shows=lambda: since(made, before)() == ["alpha beforeHelm"])
-        made.kubectl("delete", "configmap", "alpha")
+        made.delete("alpha")
         made.configure({"alpha": "own: 1"})
         settled(made, shows=lambda: len(since(made, before)()) == 2)
         assert made.revisions("alpha") == {1: "deployed"}
-        assert made.kubectl("get", "configmap", "alpha", "--ignore-not-found") == ""
+        assert made.objects.get("configmap", "alpha") is None
         assert "maintenance: NoResourceReconciliation" in made.cli("module", "explain", "alpha").stdout
         watched = made.ask("/module/resource-monitor.json")
         assert watched == {"alpha": "No monitor"}
@@ -182,9 +183,9 @@ def test_a_refused_edit_changes_nothing(cluster: DevCluster, tmp_path: Path) -> 
         }
         stored = made.config_data()
         for count, (what, (bad, messages)) in enumerate(refused.items(), 1):
-            wanted = {**stored, **good, **bad}
-            patch = [{"op": "replace", "path": "/data", "value": wanted}]
-            made.kubectl("patch", "configmap", "addon-operator", "--type=json", "-p", json.dumps(patch))
+            wanted: JsonObject = {**stored, **good, **bad}
+            patch: JsonValue = [{"op": "replace", "path": "/data", "value": wanted}]
+            made.objects.patch("configmap", "addon-operator", patch)
             eventually(functools.partial(has_errors, made, count), what=what)
             lines = [line for line in made.text().splitlines() if "ConfigMap refused" in line]
             assert len(lines) == count
@@ -195,16 +196,15 @@ def test_a_refused_edit_changes_nothing(cluster: DevCluster, tmp_path: Path) -> 
         assert since(made, before)() == []
         assert made.deployed("alpha") == {"own": "1", "of": "x"}
         assert made.http("/readyz")[0] == 200
-        events = ("get", "events", "--field-selector", "reason=ConfigRefused,type=Warning", "-o", "name")
-        eventually(lambda: made.kubectl(*events))
+        eventually(lambda: ("Warning", "ConfigRefused") in made.events())
 
         # While it is refused, the rest goes on with the old values: an object comes back.
-        made.kubectl("delete", "configmap", "alpha")
+        made.delete("alpha")
         eventually(lambda: made.deployed("alpha") == {"own": "1", "of": "x"})
         made.wait_idle()
         before = made.runs()
         patch = [{"op": "replace", "path": "/data", "value": {**stored, **good}}]
-        made.kubectl("patch", "configmap", "addon-operator", "--type=json", "-p", json.dumps(patch))
+        made.objects.patch("configmap", "addon-operator", patch)
         settled(made, shows=lambda: made.deployed("alpha") == {"own": "2", "of": "y"})
         assert since(made, before)() == ["around beforeAll", "alpha beforeHelm", "around afterAll"]
 
@@ -382,11 +382,11 @@ def test_nothing_that_a_hook_wants_is_done_while_its_config_patch_cannot_be_writ
         eventually(lambda: made.in_log("ConfigMap refused"))
         made.create(config_map("trigger", labels={"app": "x"}))
         eventually(lambda: "bad-key" in made.queue())
-        assert made.kubectl("get", "configmap", "made", "--ignore-not-found") == ""
+        assert made.objects.get("configmap", "made") is None
         assert "runs_total" not in made.http("/metrics/hooks")[1]
         made.configure({"bad-key": None})
         made.wait_idle()
-        assert made.kubectl("get", "configmap", "made", "-o", "name").strip() == "configmap/made"
+        assert made.objects.get("configmap", "made") is not None
         assert re.search(r"^runs_total\{.*\} 1(\.0)?$", made.http("/metrics/hooks")[1], re.MULTILINE)
         assert made.config_data()["global"] == "seen: true\n"
         assert made.in_log("there is no module 'nobody'")

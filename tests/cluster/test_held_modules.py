@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from addon_operator.devcluster import DevCluster
-from tests.cluster.operator import Operator, adding, config_map_chart, eventually, noting_hook, operator
+from tests.cluster.operator import Operator, adding, config_map, config_map_chart, eventually, noting_hook, operator
 
 BASE = config_map_chart("base", 'of: {{ .Values.global.of | default "-" | quote }}')
 DATA = config_map_chart("data", 'size: {{ .Values.data.size | default "-" | quote }}')
@@ -38,7 +38,7 @@ def test_started_without_the_configmap_nothing_that_it_enabled_is_uninstalled(
         platform(made)
         saved = made.config_data()
         made.stop()
-        made.kubectl("delete", "configmap", "addon-operator")
+        made.delete("addon-operator")
         made.start_ready()
 
         made.wait_idle()
@@ -53,7 +53,7 @@ def test_started_without_the_configmap_nothing_that_it_enabled_is_uninstalled(
         assert "MODULES_HELD: data" in made.http("/status/converge")[1]
         assert made.metric('module_held{module="data"}') == 1
         assert "module is held: neither upgraded nor removed" in made.text()
-        eventually(lambda: "ModulesHeld" in made.kubectl("get", "events", "-o", "jsonpath={.items[*].reason}"))
+        eventually(lambda: ("Warning", "ModulesHeld") in made.events())
 
         # A restart finds the same.
         made.stop()
@@ -76,13 +76,13 @@ def test_a_configmap_deleted_while_the_operator_runs_uninstalls_nothing_until_it
 ) -> None:
     with operator(cluster, tmp_path) as made:
         platform(made)
-        made.kubectl("delete", "configmap", "addon-operator")
+        made.delete("addon-operator")
         eventually(lambda: is_held(made))
         made.wait_idle()
         assert untouched(made)
 
         # Somebody makes a new one, step by step.
-        made.kubectl("create", "configmap", "addon-operator")
+        made.create(config_map("addon-operator"))
         made.configure({"global": "of: new"})
         eventually(lambda: made.deployed("base") == {"of": "new"})
         made.wait_idle()
@@ -112,8 +112,8 @@ def test_a_configmap_that_is_replaced_at_once_by_an_empty_one_uninstalls_nothing
 ) -> None:
     with operator(cluster, tmp_path) as made:
         platform(made)
-        made.kubectl("delete", "configmap", "addon-operator")
-        made.kubectl("create", "configmap", "addon-operator")
+        made.delete("addon-operator")
+        made.create(config_map("addon-operator"))
         eventually(lambda: made.deployed("base") == {"of": "-"})
         made.wait_idle()
         assert untouched(made)
@@ -131,7 +131,7 @@ def test_a_hook_that_creates_the_configmap_anew_decides_nothing_about_modules(
     with operator(cluster, tmp_path) as made:
         platform(made)
         made.stop()
-        made.kubectl("delete", "configmap", "addon-operator")
+        made.delete("addon-operator")
         made.files(
             {
                 "global-hooks/config.sh": noting_hook(

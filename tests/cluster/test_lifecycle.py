@@ -272,7 +272,7 @@ def test_a_module_is_deleted_and_begins_a_new_life(cluster: DevCluster, tmp_path
         context = run_of(made, "one beforeDeleteHelm")["context"]
         assert context == [{"binding": "beforeDeleteHelm", "snapshots": {}}]
         assert made.revisions("one") == {}
-        assert made.kubectl("get", "configmap", "one", "--ignore-not-found") == ""
+        assert made.objects.get("configmap", "one") is None
         assert made.modules()["one"]["state"] == "disabled"
 
         made.configure({"oneEnabled": "true"})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,7 +35,11 @@ def two(cluster: DevCluster, tmp_path: Path) -> Iterator[tuple[Operator, Operato
 
 def holder(made: Operator) -> str:
     """What the Lease says about who holds it."""
-    return str(json.loads(made.kubectl("get", "lease", LEASE, "-o", "json"))["spec"].get("holderIdentity", ""))
+    lease = made.objects.get("lease", LEASE)
+    assert lease is not None
+    spec = lease.get("spec", {})
+    assert isinstance(spec, dict)
+    return str(spec.get("holderIdentity", ""))
 
 
 def pid(made: Operator) -> int:
@@ -95,8 +98,7 @@ def test_an_operator_that_was_killed_is_not_waited_for_on_the_same_host(cluster:
 
 def test_an_operator_that_lost_its_lease_ends(cluster: DevCluster, tmp_path: Path) -> None:
     with two(cluster, tmp_path) as (first, _):
-        taken = json.dumps({"spec": {"holderIdentity": "other-0_7__ab"}})
-        first.kubectl("patch", "lease", LEASE, "--type=merge", "-p", taken)
+        first.objects.patch("lease", LEASE, {"spec": {"holderIdentity": "other-0_7__ab"}})
         assert first.process is not None
         assert first.process.wait(timeout=60) == 1
         assert f"Error: other-0 (process 7) holds the Lease {first.namespace}/{LEASE} now" in first.text()

@@ -210,13 +210,13 @@ def test_outages(cluster: DevCluster, tmp_path: Path) -> None:
             eventually(lambda: made.in_log("the API server does not answer"))
             cluster.start_apiserver()
             made.create(config_map("c", labels={"app": "x"}))
-            made.kubectl("delete", "configmap", "a")
+            made.delete("a")
             eventually(lambda: len(made.told("h")) >= 3)
         made.wait_idle()
         assert made.told("h") == ["maps Synchronization a b", "maps Added c", "maps Deleted a"]
 
         made.stop(signal.SIGKILL)
-        made.kubectl("delete", "configmap", "b")
+        made.delete("b")
         made.create(config_map("d", labels={"app": "x"}))
         made.start_ready()
         made.create(config_map("e", labels={"app": "x"}))

@@ -11,10 +11,12 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from addon_operator.devcluster import DevCluster
+from addon_operator.kube.refs import metadata_of
 from tests.cluster.operator import Operator, config_map_chart, eventually, hold, noting_hook, operator
 from tests.cluster.outage import outage
 
@@ -41,8 +43,8 @@ def chart(key: str, event: str = "pre-upgrade") -> dict[str, str]:
 
 def uids(made: Operator) -> dict[str, str]:
     """ConfigMap -> uid: another one means that the object was deleted and made again."""
-    listed = json.loads(made.kubectl("get", "configmaps", "-o", "json"))["items"]
-    return {item["metadata"]["name"]: item["metadata"]["uid"] for item in listed}
+    listed = map(metadata_of, made.objects.list("configmap"))
+    return {str(metadata["name"]): str(metadata["uid"]) for metadata in listed}
 
 
 def helm(made: Operator, *words: str) -> None:
@@ -53,15 +55,15 @@ def helm(made: Operator, *words: str) -> None:
 
 def set_statuses(made: Operator, statuses: Mapping[str, Sequence[str]]) -> None:
     """Makes releases look as if helm was interrupted: in the labels and in what helm itself reads."""
-    listed = json.loads(made.kubectl("get", "secrets", "-l", "owner=helm", "-o", "json"))
-    for secret in listed["items"]:
+    secrets: list[Any] = [*made.objects.list("secret", labels="owner=helm")]
+    for secret in secrets:
         labels = secret["metadata"]["labels"]
         labels["status"] = statuses[labels["name"]][int(labels["version"]) - 1]
         document = json.loads(gzip.decompress(base64.b64decode(base64.b64decode(secret["data"]["release"]))))
         document["info"]["status"] = labels["status"]
         packed = base64.b64encode(gzip.compress(json.dumps(document).encode()))
         secret["data"]["release"] = base64.b64encode(packed).decode()
-    made.cluster.kubectl("replace", "-f", "-", stdin=json.dumps(listed))
+        made.replace({**secret, "kind": "Secret"})
 
 
 def gone(made: Operator) -> None:
@@ -169,7 +171,7 @@ def test_what_others_do_to_a_release_is_put_right(cluster: DevCluster, tmp_path:
             made.wait_idle()
             assert max(made.revisions("one")) == revision
 
-        made.kubectl("delete", "configmap", "one")
+        made.delete("one")
         heals(3)
         assert "reason=AbsentHelmResourcesDetected" in made.text()
         assert made.metric('modules_helm_release_redeployed_total{module="one"}') == 1
@@ -206,7 +208,7 @@ def test_killed_while_a_module_is_cleaned_up(cluster: DevCluster, tmp_path: Path
         made.start_ready()
         made.configure({"appEnabled": "false"})
         eventually((made.root / "at-gone").exists)
-        assert made.kubectl("get", "configmap", "app", "--ignore-not-found") == ""
+        assert made.objects.get("configmap", "app") is None
         assert made.stop(signal.SIGKILL) == -signal.SIGKILL
         gone(made)
 
@@ -261,13 +263,13 @@ def test_stopped_while_helm_runs(cluster: DevCluster, tmp_path: Path) -> None:
         made.module("app", chart("app"))
         made.start_ready()
         made.configure({"app": "{wait: true, text: second}"})
-        eventually(lambda: made.kubectl("get", "job", "app-wait", "-o", "name"))
+        eventually(lambda: made.objects.get("job", "app-wait"))
         # In time: helm may finish, and what it did is noted.
         assert made.process is not None
         made.process.send_signal(signal.SIGTERM)
         eventually(lambda: made.http("/readyz") == (500, "Stopping"))
         assert "a helm in flight may finish" in made.text()
-        made.kubectl("patch", "job", "app-wait", "-p", '{"spec":{"suspend":false}}')
+        made.objects.patch("job", "app-wait", {"spec": {"suspend": False}})
         assert made.process.wait(timeout=90) == 0
         gone(made)
         assert made.revisions("app") == {1: "superseded", 2: "deployed"}
@@ -325,7 +327,7 @@ def test_without_an_api_server(cluster: DevCluster, tmp_path: Path) -> None:
             # All watches see again: ConfigMap, objects, releases.
             made.configure({"app": "text: third"})
             eventually(lambda: made.deployed("app") == {"text": "third"})
-            made.kubectl("delete", "configmap", "app")
+            made.delete("app")
             eventually(lambda: made.deployed("app") == {"text": "third"})
             made.wait_idle()
             newest = max(made.revisions("app"))

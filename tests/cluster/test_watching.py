@@ -102,7 +102,8 @@ def data_of(context: JsonObject) -> JsonValue:
 
 
 def current(made: Operator, name: str) -> JsonObject:
-    document: JsonObject = json.loads(made.kubectl("get", "configmap", name, "-o", "json"))
+    document = made.objects.get("configmap", name)
+    assert document is not None
     return document
 
 
@@ -171,7 +172,7 @@ def test_what_hooks_are_told(cluster: DevCluster, tmp_path: Path) -> None:
             config_map("a", data={"a": "left"}),
             config_map("a", labels=labels, data={"a": "back"}),
         )
-        made.kubectl("delete", "configmap", "c")
+        made.delete("c")
         lives = ["Added c", "Modified c", "Modified b", "Deleted a", "Added a", "Deleted c"]
         eventually(lambda: len(made.told("plain")) == 2 + len(lives), what="plain")
         made.touch("go-late")
@@ -263,7 +264,7 @@ def test_who_waits_for_a_synchronization(cluster: DevCluster, tmp_path: Path) ->
         x, y = (config_map(name, labels={"app": "x"}) for name in ("x", "y"))
         made.create(x, y)
         made.replace({**x, "data": {"a": "b"}})
-        made.kubectl("delete", "configmap", "y")
+        made.delete("y")
         lives = ["Added x", "Added y", "Modified x", "Deleted y"]
         # Runs for the events of hooks in the main queue wait behind the first converge.
         eventually(lambda: made.queue().count(":witness.sh:witness:Kubernetes") == len(lives))
@@ -385,8 +386,8 @@ def test_a_binding_that_cannot_watch_holds_nobody_up(cluster: DevCluster, tmp_pa
 
         # The longer it is refused, the more rarely it asks.
         role = made.namespace
-        rules = '[{"op": "add", "path": "/rules/0/resources/-", "value": "secrets"}]'
-        made.kubectl("patch", "clusterrole", role, "--type=json", "-p", rules)
+        rules: JsonValue = [{"op": "add", "path": "/rules/0/resources/-", "value": "secrets"}]
+        made.objects.patch("clusterrole", role, rules)
         made.create(widgets(group))
         eventually(lambda: made.told("widgets") + made.told("app-widgets") == ["widgets Synchronization"] * 2)
         one: JsonObject = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "one"}}
@@ -398,7 +399,7 @@ def test_a_binding_that_cannot_watch_holds_nobody_up(cluster: DevCluster, tmp_pa
         made.replace({**bad, "data": {"a": "7"}})
         eventually(lambda: made.told("strict") == ["strict Synchronization bad"])
         made.create(config_map("worse", labels={"app": "later"}, data={"a": "sw0rdfish"}))
-        made.kubectl("delete", "configmap", "worse")
+        made.delete("worse")
         eventually(lambda: made.told("picky")[1:] == ["picky Added worse", "picky Deleted worse"])
         assert [context["filterResult"] for context in made.contexts("picky")[1:]] == [None, None]
         assert made.metric('kube_jq_filter_errors_total{binding="picky",hook="picky.sh",module=""}') == 1

@@ -8,11 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from addon_operator.configmap.document import ConfigDocument, parse
-from addon_operator.devcluster import DevCluster
-from addon_operator.devcluster.api import Api
-from addon_operator.devcluster.files import token
 from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.values.layers import GLOBAL, section_key
+from tests.cluster.objects import administrator
 from tests.cluster.operator import Operator, eventually
 from tests.robustness.states import State
 
@@ -20,13 +18,6 @@ CONFIG_MAP: Final = "addon-operator"
 _LOOK_S: Final = 0.02
 _QUIET_LOOKS: Final = 3
 _STUCK_S: Final = 120.0
-
-
-def administrator(cluster: DevCluster) -> Api:
-    """A connection to the API server: hundreds of edits should not need hundreds of kubectls."""
-    port = int(cluster.server.rpartition(":")[2])
-    authority = cluster.directory / "certs" / "apiserver.crt"
-    return Api(port=port, bearer=token(cluster.directory), authority=authority)
 
 
 class ConfigChurn:

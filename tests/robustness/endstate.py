@@ -16,10 +16,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from addon_operator.devcluster import DevCluster
 from addon_operator.devcluster.api import Api
-from addon_operator.devcluster.files import token
 from addon_operator.jsondoc import JsonObject, JsonValue, lookup
+from tests.cluster.objects import administrator
 from tests.cluster.operator import Operator, eventually
 from tests.robustness.requests import counts
 from tests.robustness.workload import group
@@ -95,20 +94,13 @@ def capture(made: Operator) -> EndState:
     """
     things = f"/apis/{group(made.namespace)}/v1/namespaces/{made.namespace}/things"
     namespaced = [path.format(namespace=made.namespace) for path in NAMESPACED]
-    with contextlib.closing(_api(made.cluster)) as api:
+    with contextlib.closing(administrator(made.cluster)) as api:
         items = [item for path in namespaced for item in _list(api, path)]
         wide = [item for path in CLUSTER_WIDE for item in _list(api, path)]
         ours = [item for item in wide if made.namespace in str(lookup(item, "/metadata/name"))]
         if any(item["kind"] == "CustomResourceDefinition" for item in ours):
             items += _list(api, things)
     return from_objects([*items, *ours], namespace=made.namespace)
-
-
-def _api(cluster: DevCluster) -> Api:
-    # kubectl takes a second for this on a busy machine, and a case looks several times.
-    port = int(cluster.server.rpartition(":")[2])
-    certificate = cluster.directory / "certs" / "apiserver.crt"
-    return Api(port=port, bearer=token(cluster.directory), authority=certificate)
 
 
 def _list(api: Api, path: str) -> list[JsonObject]:

@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 from addon_operator.devcluster import DevCluster
 from addon_operator.devcluster.errors import DevClusterError
+from addon_operator.kube.refs import metadata_of
 from tests.cluster.operator import Operator, eventually, operator
 from tests.robustness import endstate, workload
 from tests.robustness.endstate import EndState
@@ -269,7 +270,9 @@ class Run:
 
 
 def _version_of_config(made: Operator) -> int:
-    return int(made.kubectl("get", "configmap", "addon-operator", "-o", "jsonpath={.metadata.resourceVersion}"))
+    stored = made.objects.get("configmap", "addon-operator")
+    assert stored is not None
+    return int(str(metadata_of(stored)["resourceVersion"]))
 
 
 def reference(plane: DevCluster, root: Path) -> Reference:

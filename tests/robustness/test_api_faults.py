@@ -57,12 +57,12 @@ class Person:
             case 0:
                 name = self._dice.choice(["kinds", "discover", "checked", "scripted", "dynamic"])
                 self.did.append(f"deletes ConfigMap {name}")
-                self._made.kubectl("delete", "configmap", name, "--ignore-not-found")
+                self._made.delete(name)
             case 1:
                 name = f"extra-{self._dice.randrange(3)}"
                 self.did.append(f"toggles ConfigMap {name}")
-                if self._made.kubectl("get", "configmap", name, "--ignore-not-found", "-o", "name"):
-                    self._made.kubectl("delete", "configmap", name)
+                if self._made.objects.get("configmap", name):
+                    self._made.delete(name)
                 else:
                     self._made.create(config_map(name, labels={"watched": "yes"}))
             case _:
@@ -75,7 +75,7 @@ class Person:
         self.did.append("restores the ConfigMap")
         present = dict.fromkeys(self._made.config_data())
         self._made.configure({**present, **FINAL})
-        self._made.kubectl("delete", "configmap", *[f"extra-{number}" for number in range(3)], "--ignore-not-found")
+        self._made.delete(*[f"extra-{number}" for number in range(3)])
 
     def pause_s(self) -> float:
         """How long until the next change."""
