@@ -4,6 +4,8 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && exit; done; echo python3)
 BIN := .venv/bin
 SETUP = @$(PYTHON) tools/setup.py
+# Most tests wait for something most of the time. Files stay whole, since their tests may share what is slow to start.
+WORKERS = --numprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -11,7 +13,7 @@ SETUP = @$(PYTHON) tools/setup.py
 
 help:
 	@echo 'make run [ARGS=--once]   local control plane, operator and samples; Ctrl-C stops all of it'
-	@echo 'make test [ARGS=...]     checks and the whole test suite; ARGS go to pytest'
+	@echo 'make test [ARGS=...]     checks and the whole test suite; ARGS go to pytest (-n0: one by one)'
 	@echo 'make test-robustness [SEED=n]   faults, kills and churn by seed, up to 25 minutes (docs/robustness.md)'
 	@echo 'make soak [MINUTES=30] [SEED=n]  churn; does memory grow? (docs/robustness.md)'
 	@echo 'make check               lint, format, types, imports'
@@ -27,7 +29,7 @@ run:
 test:
 	$(SETUP) needs environment programs
 	@$(MAKE) --no-print-directory check
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest $(WORKERS) $(ARGS)
 
 test-robustness:
 	$(SETUP) needs environment programs

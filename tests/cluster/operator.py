@@ -136,7 +136,7 @@ class Operator:
     def __init__(self, cluster: DevCluster, root: Path, *, environment: Mapping[str, str] | None = None) -> None:
         self.cluster = cluster
         self.root = root
-        self.namespace = cluster.namespace("op")
+        self.namespace = (environment or {}).get("ADDON_OPERATOR_NAMESPACE") or cluster.namespace("op")
         self.objects = Objects(cluster, self.namespace)
         self.log = root / "operator.log"
         self.helm_calls = root / "helm-calls"

@@ -24,9 +24,10 @@ def two(cluster: DevCluster, tmp_path: Path) -> Iterator[tuple[Operator, Operato
     """A ready operator with a module and a hook, and one without them for the same namespace, not yet started."""
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
-    with operator(cluster, tmp_path / "first") as first, operator(cluster, tmp_path / "second") as second:
-        second.namespace = first.namespace
-        second.environment["ADDON_OPERATOR_NAMESPACE"] = first.namespace
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(operator(cluster, tmp_path / "first"))
+        same = {"ADDON_OPERATOR_NAMESPACE": first.namespace}
+        second = stack.enter_context(operator(cluster, tmp_path / "second", same))
         first.module("010-hello", {**HELLO, "values.yaml": "helloEnabled: true\n"})
         second.files({"global-hooks/touch.sh": TOUCH})
         first.start_ready()

@@ -108,7 +108,9 @@ def test_a_conversion_is_asked_and_answered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ask", "file"), [(admit, "ADMISSION_RESPONSE_PATH"), (convert, "CONVERSION_RESPONSE_PATH")], ids=str
+    ("ask", "file"),
+    [(admit, "ADMISSION_RESPONSE_PATH"), (convert, "CONVERSION_RESPONSE_PATH")],
+    ids=["admission", "conversion"],
 )
 @pytest.mark.parametrize("answer", [b"", b"yes", b"[]"], ids=["empty", "no JSON", "no map"])
 def test_an_answer_that_is_none_names_hook_and_file(ask: Ask, file: str, answer: bytes) -> None:
