@@ -71,7 +71,7 @@ class ConfigMapSource:
         self._exists = False  # as far as is known; still so while an absence does not count yet
         self._absence: asyncio.Task[None] | None = None
         self._held_back: list[tuple[int, ConfigData | None]] = []
-        self._uid = ""
+        self.uid = ""
         self._last: ConfigData = {}  # what the ConfigMap with this uid was known to hold last
         self._replacement: asyncio.Task[None] | None = None
         self._informer = Informer(
@@ -200,11 +200,11 @@ class ConfigMapSource:
         self._hear(version, _data(event.object))
 
     def _know(self, config_map: JsonObject) -> None:
-        self._uid, self._last = str(metadata_of(config_map).get("uid") or ""), _data(config_map)
+        self.uid, self._last = str(metadata_of(config_map).get("uid") or ""), _data(config_map)
 
     def _replaces(self, config_map: JsonObject) -> bool:
         """Returns whether this is another ConfigMap than the one before, and lacks what may have enabled modules."""
-        if not self._uid or metadata_of(config_map).get("uid") == self._uid:
+        if not self.uid or metadata_of(config_map).get("uid") == self.uid:
             return False
         return any(key == "global" or key.endswith("Enabled") for key in self._last.keys() - _data(config_map).keys())
 

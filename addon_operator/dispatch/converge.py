@@ -180,10 +180,9 @@ class ConvergeHandler:
             self._metrics.discover_error()
             raise
         self._report(verdicts)
-        rules = self._holding.rules()
-        self._registry.replace_verdicts(verdicts, config_map_exists=rules.missing_config_map is None)
+        self._registry.replace_verdicts(verdicts, config_map=self._holding.config_map_uid)
         installed = self._holding.installed(self._unread(), self._enablement.config_flags())
-        plan = make_plan(self._registry.modules, verdicts, installed, rules)
+        plan = make_plan(self._registry.modules, verdicts, installed, self._holding.rules())
         await self._holding.enforce(plan.held)
         for name in plan.delete:
             self._runner.suspend(name)

@@ -34,6 +34,7 @@ from addon_operator.kube.discovery import Discovery
 from addon_operator.kube.refs import ObjectKey
 from addon_operator.logs import get_logger
 from addon_operator.private_directory import PrivateDirectory
+from addon_operator.values.layers import EnabledBy
 
 RELEASE_LIMIT: Final = 2**20
 _WORTH_A_WARNING: Final = 900_000
@@ -55,13 +56,13 @@ class ChartRequest:
         name: of the module and its release.
         module_dir: the module's directory.
         values: what helm gets, `global` and the module's section.
-        enabled_by: source -> what its enable flag says; noted on the release.
+        enabled_by: what enables the module; noted on the release.
     """
 
     name: str
     module_dir: Path
     values: JsonObject
-    enabled_by: Mapping[str, bool | None] = dataclasses.field(default_factory=dict)
+    enabled_by: EnabledBy = dataclasses.field(default_factory=EnabledBy)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

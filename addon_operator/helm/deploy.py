@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from typing import Final, TypeVar, assert_never
 
 from addon_operator.errors import AddonOperatorError, InvariantBroken, KubeError
@@ -31,6 +31,7 @@ from addon_operator.helm.storage import ReleaseStorage
 from addon_operator.helm.traits import ChartTraits, changed_words
 from addon_operator.jsondoc import JsonObject
 from addon_operator.logs import get_logger
+from addon_operator.values.layers import EnabledBy
 
 # A release that needs more is changed by somebody else at the same time.
 _MOST_STEPS: Final = 12
@@ -85,7 +86,7 @@ class Deployer:
         self._notes: dict[str, asyncio.Task[None]] = {}
         self._unnoted: dict[str, UpgradeResult] = {}
         self._last_values: dict[str, JsonObject] = {}
-        self._enabled_by: dict[str, Mapping[str, bool | None]] = {}
+        self._enabled_by: dict[str, EnabledBy] = {}
 
     async def deploy(self, request: ChartRequest) -> Deployed:
         """Brings a release up to date, starting no process if nothing has changed.

@@ -13,6 +13,7 @@ from addon_operator.helm.manifest import DIGEST_CHARS
 from addon_operator.helm.traits import ChartTraits
 from addon_operator.jsondoc import JsonValue, digest
 from addon_operator.kube.refs import ObjectKey
+from addon_operator.values.layers import EnabledBy
 
 FINGERPRINT_LABEL = "addon-operator/fingerprint"
 REVISION_LABEL = "addon-operator/revision"
@@ -45,7 +46,7 @@ class ReleaseFacts:
             number is another one then.
         owned: it carries the operator's or the peer's mark.
         objects: what it consists of; None if only the stored manifest tells.
-        enabled_by: source -> what its enable flag said when the module was enabled last; None if that is not noted.
+        enabled_by: what enabled the module last; None if that is not noted.
         held: why it is neither upgraded nor removed; empty if it is not held.
         absent: those that are not in the cluster.
     """
@@ -61,7 +62,7 @@ class ReleaseFacts:
     finished: bool = False
     owned: bool = False
     objects: tuple[ObjectKey, ...] | None = None
-    enabled_by: Mapping[str, bool | None] | None = None
+    enabled_by: EnabledBy | None = None
     held: str = ""
     absent: tuple[ObjectKey, ...] = ()
 

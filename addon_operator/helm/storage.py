@@ -35,6 +35,7 @@ from addon_operator.kube.client import KubeClient
 from addon_operator.kube.informer import Event, Informer
 from addon_operator.kube.refs import SECRETS, ObjectKey, metadata_of
 from addon_operator.logs import get_logger
+from addon_operator.values.layers import EnabledBy
 
 SEEN_WITHIN_S: Final = 30.0
 _LARGEST_NOTE: Final = 200_000
@@ -60,7 +61,7 @@ class _Record:
     recorded: bool
     finished: bool
     objects: tuple[ObjectKey, ...] | None
-    enabled_by: Mapping[str, bool | None] | None
+    enabled_by: EnabledBy | None
     held: str
 
 
@@ -168,7 +169,7 @@ class ReleaseStorage:
         rendered: str,
         checksum: str,
         objects: Iterable[ObjectKey],
-        enabled_by: Mapping[str, bool | None],
+        enabled_by: EnabledBy,
     ) -> None:
         """Notes the outcome of an upgrade on its record, in one request, and waits until the watch shows it.
 
@@ -177,7 +178,7 @@ class ReleaseStorage:
             revision: the one that helm has just made.
             rendered: digest of what was rendered.
             checksum: MD5 of the manifest.
-            enabled_by: source -> what its enable flag says.
+            enabled_by: what enables the module.
             objects: what the release consists of. A list above 200 kB is left out; `objects` reads the manifest then.
 
         Raises:
@@ -186,7 +187,7 @@ class ReleaseStorage:
         note = manifest.pack(objects)
         annotations: JsonObject = {
             OBJECTS_ANNOTATION: note if len(note) <= _LARGEST_NOTE else _UNLISTED,
-            ENABLED_BY_ANNOTATION: _flags_text(enabled_by),
+            ENABLED_BY_ANNOTATION: _enabled_by_text(enabled_by),
         }
         labels: JsonObject = {RENDERED_LABEL: rendered, CHECKSUM_LABEL: checksum}
         await self._patch(name, revision, {"labels": labels, "annotations": annotations})
@@ -201,13 +202,13 @@ class ReleaseStorage:
         await self._patch(name, revision, {"labels": {FINGERPRINT_LABEL: fingerprint}})
         await self._until(lambda: self.facts(name).fingerprint == fingerprint, f"label of release {name}")
 
-    async def note_enabled(self, name: str, revision: int, enabled_by: Mapping[str, bool | None]) -> None:
-        """Notes on a record which flags enable its module, and that it is not held; waits until the watch shows it.
+    async def note_enabled(self, name: str, revision: int, enabled_by: EnabledBy) -> None:
+        """Notes on a record what enables its module, and that it is not held; waits until the watch shows it.
 
         Raises:
             KubeError: refused, or not seen in time.
         """
-        annotations: JsonObject = {ENABLED_BY_ANNOTATION: _flags_text(enabled_by), HELD_ANNOTATION: None}
+        annotations: JsonObject = {ENABLED_BY_ANNOTATION: _enabled_by_text(enabled_by), HELD_ANNOTATION: None}
         await self._patch(name, revision, {"annotations": annotations})
         await self._until(
             lambda: self.facts(name).enabled_by == enabled_by and not self.facts(name).held, f"note on release {name}"
@@ -429,24 +430,25 @@ def _record(name: str, revision: int, metadata: JsonObject) -> _Record:
         recorded=note is not None,
         finished=labels.get(REVISION_LABEL) == str(revision),
         objects=objects,
-        enabled_by=_flags(annotations.get(ENABLED_BY_ANNOTATION)),
+        enabled_by=_enabled_by(annotations.get(ENABLED_BY_ANNOTATION)),
         held=annotations.get(HELD_ANNOTATION, ""),
     )
 
 
-def _flags_text(flags: Mapping[str, bool | None]) -> str:
-    return jsondoc.dumps(dict(flags)).decode()
+def _enabled_by_text(enabled_by: EnabledBy) -> str:
+    return jsondoc.dumps({"flags": {**enabled_by.flags}, "configMap": enabled_by.config_map}).decode()
 
 
-def _flags(text: str | None) -> dict[str, bool | None] | None:
-    """Reads what `_flags_text` writes; None if nothing is noted, or somebody else wrote something else."""
+def _enabled_by(text: str | None) -> EnabledBy | None:
+    """Reads what `_enabled_by_text` writes; None if nothing is noted, or somebody else wrote something else."""
     try:
-        flags = jsondoc.loads(text.encode()) if text else None
+        note = jsondoc.loads(text.encode()) if text else None
     except ValueError:
         return None
-    if not isinstance(flags, dict):
+    flags, config_map = (note.get("flags"), note.get("configMap")) if isinstance(note, dict) else (None, None)
+    if not isinstance(flags, dict) or not isinstance(config_map, str):
         return None
-    return {source: value for source, value in flags.items() if value is None or isinstance(value, bool)}
+    return EnabledBy({source: value for source, value in flags.items() if isinstance(value, bool)}, config_map)
 
 
 def _texts(value: JsonValue) -> dict[str, str]:

@@ -19,7 +19,7 @@ from addon_operator.helm.storage import ReleaseStorage
 from addon_operator.metrics import Metrics
 from addon_operator.modules.module import Module
 from addon_operator.modules.registry import ModuleState
-from addon_operator.values.layers import CONFIG_MAP_SOURCE
+from addon_operator.values.layers import EnabledBy
 from addon_operator.values.store import ValuesStore
 
 
@@ -79,7 +79,7 @@ class ModuleDeployment:
         concerned = {
             name: reason
             for name, facts in self.owned().items()
-            if not facts.held and (facts.enabled_by is None or CONFIG_MAP_SOURCE in facts.enabled_by)
+            if not facts.held and (facts.enabled_by is None or facts.enabled_by.config_map)
         }
         await self.hold(concerned)
 
@@ -134,7 +134,7 @@ class ModuleDeployment:
         started = loop.time()
         values = self._store.helm_values(module.key)
         missing = self._healing.missing(module.name)
-        request = ChartRequest(module.name, module.path, values, enabled_by=state.enabled_by or {})
+        request = ChartRequest(module.name, module.path, values, enabled_by=state.enabled_by or EnabledBy())
         deployed = await self._deployer.deploy(request)
         self._metrics.module_helm(module.name, activation, duration_s=loop.time() - started)
         for key in missing:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
+from addon_operator.helm.release import ReleaseFacts
 from addon_operator.logs import get_logger
 from addon_operator.metrics import Metrics
 from addon_operator.modules.deployment import ModuleDeployment
 from addon_operator.modules.plan import Installed, RemovalRules
 from addon_operator.modules.registry import ModuleRegistry
-from addon_operator.modules.removals import Mark
+from addon_operator.modules.removals import Mark, config_map_was_replaced
 from addon_operator.modules.runner import ModuleRunner
 from addon_operator.values.layers import EnableFlag
 
@@ -34,7 +35,8 @@ class Holding:
         registry: ModuleRegistry,
         runner: ModuleRunner,
         deployment: ModuleDeployment,
-        missing_config_map: Callable[[], str | None],
+        config_map: str,
+        config_map_uid: Callable[[], str],
         ignored_release: str | None,
         limit: int | None,
         metrics: Metrics,
@@ -46,7 +48,8 @@ class Holding:
             registry: where the result is kept.
             runner: ends what the hooks of a held module react to.
             deployment: knows the releases, and keeps the result on them.
-            missing_config_map: the ConfigMap as messages name it, if it does not exist.
+            config_map: as messages name it.
+            config_map_uid: of the one in force; empty if it does not exist.
             ignored_release: never removed.
             limit: the setting `max_removals`.
             metrics: counts held modules.
@@ -55,11 +58,17 @@ class Holding:
         self._registry = registry
         self._runner = runner
         self._deployment = deployment
-        self._missing_config_map = missing_config_map
+        self._config_map = config_map
+        self._config_map_uid = config_map_uid
         self._ignored_release = ignored_release
         self._limit = limit
         self._metrics = metrics
         self._warn = warn
+
+    @property
+    def config_map_uid(self) -> str:
+        """The uid of the ConfigMap in force; empty if it does not exist."""
+        return self._config_map_uid()
 
     def orphans(self) -> tuple[str, ...]:
         """Names of the releases of ours that no module has, sorted; without the one that is never removed."""
@@ -71,17 +80,22 @@ class Holding:
         releases, alive = self._deployment.owned(), self._registry.alive
         marks = {}
         for name in {*releases, *alive}:
-            noted = self._registry.enabled_by(name)
-            release = releases.get(name)
-            marks[name] = Mark(
-                enabled_by=noted if noted is not None or release is None else release.enabled_by,
-                held=self._registry.held.get(name) or (release.held if release else ""),
-            )
+            noted, held = self._registry.enabled_by(name), self._registry.held.get(name, "")
+            if (release := releases.get(name)) is not None:
+                held = held or release.held or ("" if noted else self._replacement(release))
+                noted = noted or release.enabled_by
+            marks[name] = Mark(noted, held)
         return Installed(alive, tuple(releases), marks, unread, self._ignored_release, flags)
+
+    def _replacement(self, release: ReleaseFacts) -> str:
+        """Says why a module is held that was not enabled in this process; empty if its ConfigMap is the same."""
+        known = release.enabled_by.config_map if release.enabled_by else ""
+        return config_map_was_replaced(self._config_map) if known and self.config_map_uid not in {"", known} else ""
 
     def rules(self) -> RemovalRules:
         """Which removals have to wait at this moment."""
-        return RemovalRules(self._missing_config_map(), self._registry.confirmed, self._limit)
+        missing = None if self.config_map_uid else self._config_map
+        return RemovalRules(missing, self._registry.confirmed, self._limit)
 
     def confirm(self, names: Collection[str]) -> None:
         """Lets the next converge remove those of these that are held."""

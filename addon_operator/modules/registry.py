@@ -16,7 +16,8 @@ from addon_operator.hooks.hook import Hook, LoadedHooks
 from addon_operator.modules.crds import Definitions
 from addon_operator.modules.module import Module
 from addon_operator.modules.plan import Verdict
-from addon_operator.modules.removals import EnabledBy, enabled_by
+from addon_operator.modules.removals import enabled_by
+from addon_operator.values.layers import EnabledBy
 
 
 class ModulePhase(enum.StrEnum):
@@ -159,13 +160,18 @@ class ModuleRegistry:
         self._states = {name: state for name, state in self._states.items() if name in self._modules}
         self._verdicts = {name: verdict for name, verdict in self._verdicts.items() if name in self._modules}
 
-    def replace_verdicts(self, verdicts: Mapping[str, Verdict], *, config_map_exists: bool) -> None:
-        """Takes the verdicts of a converge; newly enabled modules wait for their run."""
+    def replace_verdicts(self, verdicts: Mapping[str, Verdict], *, config_map: str) -> None:
+        """Takes the verdicts of a converge; newly enabled modules wait for their run.
+
+        Args:
+            verdicts: by name.
+            config_map: uid of the ConfigMap that they were made with; empty if there is none.
+        """
         self._verdicts = dict(verdicts)
         for name, verdict in verdicts.items():
             state = self.state(name)
             if verdict.enabled:
-                state.enabled_by = enabled_by(verdict.chain, config_map_exists=config_map_exists)
+                state.enabled_by = enabled_by(verdict.chain, config_map=config_map)
             if verdict.enabled and state.phase in {ModulePhase.DISABLED, ModulePhase.HELD}:
                 # One that ran before it was held has something to delete, whether it comes to its run or not.
                 state.phase = ModulePhase.STARTUP if state.started else ModulePhase.WAITING

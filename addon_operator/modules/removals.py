@@ -8,10 +8,10 @@ nor removed, until the source is back or a person confirms. Source: docs/modules
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping
-from typing import Final, TypeAlias
+from collections.abc import Collection, Iterable
+from typing import Final
 
-from addon_operator.values.layers import CONFIG_MAP_SOURCE, VALUES_FILE_SOURCE, EnableFlag
+from addon_operator.values.layers import VALUES_FILE_SOURCE, EnabledBy, EnableFlag
 
 LEAST_LIMIT: Final = 3
 """The smallest default limit: up to so many modules may lose their reason to exist in one converge."""
@@ -20,16 +20,12 @@ LIMIT_VARIABLE: Final = "ADDON_OPERATOR_MAX_REMOVALS"
 """The setting of the limit, as messages name it."""
 
 
-EnabledBy: TypeAlias = Mapping[str, bool | None]
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mark:
     """What is remembered of a module since it was enabled last.
 
     Attributes:
-        enabled_by: source -> what its enable flag said, with the ConfigMap also if it had none, but existed; None if
-            nobody noted it.
+        enabled_by: what enabled it; None if nobody noted it.
         held: why the module is held; empty if it is not.
     """
 
@@ -64,10 +60,19 @@ def config_map_was_missing(config_map: str) -> str:
     return f"{config_map} was missing, which existed when the module was enabled"
 
 
-def enabled_by(chain: Iterable[EnableFlag], *, config_map_exists: bool) -> EnabledBy:
-    """Returns what is to be remembered of a module that is enabled."""
-    exists: EnabledBy = {CONFIG_MAP_SOURCE: None} if config_map_exists else {}
-    return {**exists, **{flag.source: flag.value for flag in chain}}
+def config_map_was_replaced(config_map: str) -> str:
+    """Returns why a module is held that the ConfigMap does not mention, and whose former ConfigMap nobody saw go."""
+    return f"{config_map} was replaced by another one while the operator did not run"
+
+
+def enabled_by(chain: Iterable[EnableFlag], *, config_map: str) -> EnabledBy:
+    """Returns what is to be remembered of a module that is enabled.
+
+    Args:
+        chain: the flags that say something about it, the weakest first.
+        config_map: uid of the ConfigMap; empty if there is none.
+    """
+    return EnabledBy({flag.source: flag.value for flag in chain}, config_map)
 
 
 def hold(
@@ -125,17 +130,18 @@ def _is_asked_for(removal: Removal, *, config_map_exists: bool) -> bool:
         return False
     if noted is None or not (config_map_exists or flag.source == VALUES_FILE_SOURCE):
         return config_map_exists
-    return noted.get(flag.source) is not False
+    return noted.flags.get(flag.source) is not False
 
 
 def _may_need_config_map(removal: Removal) -> bool:
     """Returns whether the ConfigMap may have enabled a module: by its flag, or by values that hooks have read."""
     noted = removal.mark.enabled_by
-    return removal.has_directory and (noted is None or CONFIG_MAP_SOURCE in noted)
+    return removal.has_directory and (noted is None or noted.config_map != "")
 
 
 def _what_vanished(removal: Removal) -> str:
     if not removal.has_directory:
         return "its directory has no chart any more, or is gone"
-    sources = sorted(source for source, value in (removal.mark.enabled_by or {}).items() if value)
+    noted = removal.mark.enabled_by
+    sources = sorted(source for source, value in noted.flags.items() if value) if noted else ()
     return removal.script or "no source enables it any more" + (f" ({', '.join(sources)} did)" if sources else "")

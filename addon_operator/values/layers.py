@@ -69,6 +69,19 @@ class EnableFlag:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class EnabledBy:
+    """What is remembered of a module that is enabled, to tell later what has changed.
+
+    Attributes:
+        flags: source -> what its enable flag says.
+        config_map: uid of the operator's ConfigMap; empty if there is none.
+    """
+
+    flags: Mapping[str, bool] = dataclasses.field(default_factory=dict)
+    config_map: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class ValuesFile:
     """What one values.yaml says.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from addon_operator.devcluster import DevCluster
 from tests.cluster.operator import Operator, adding, config_map, config_map_chart, eventually, noting_hook, operator
 
@@ -107,13 +109,18 @@ def test_a_configmap_deleted_while_the_operator_runs_uninstalls_nothing_until_it
         assert made.cli("confirm-removals").stdout == "No module is held.\n"
 
 
+@pytest.mark.parametrize("stopped", [False, True], ids=["while it runs", "while it is stopped"])
 def test_a_configmap_that_is_replaced_at_once_by_an_empty_one_uninstalls_nothing(
-    cluster: DevCluster, tmp_path: Path
+    cluster: DevCluster, tmp_path: Path, *, stopped: bool
 ) -> None:
     with operator(cluster, tmp_path) as made:
         platform(made)
+        if stopped:
+            made.stop()
         made.delete("addon-operator")
         made.create(config_map("addon-operator"))
+        if stopped:
+            made.start_ready()
         eventually(lambda: made.deployed("base") == {"of": "-"})
         made.wait_idle()
         assert untouched(made)

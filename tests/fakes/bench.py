@@ -200,9 +200,10 @@ class Registered(WebhookHost):
 
 
 class ConfigMap:
-    """The data of the ConfigMap; `exists` is whether there is one."""
+    """The data of the ConfigMap; `exists` is whether there is one, `uid` which one."""
 
     def __init__(self) -> None:
+        self.uid = "u1"
         self.data: dict[str, str] = {}
         self.exists = True
 
@@ -282,8 +283,8 @@ class Bench:
         )  # fmt: skip
         self.holding = Holding(
             registry=self.registry, runner=runner, deployment=NoCharts(self.releases), ignored_release=None, limit=None,
-            missing_config_map=lambda: None if self.config.in_force.exists else "ConfigMap", metrics=self.metrics,
-            warn=lambda *_: None,
+            config_map="ConfigMap", config_map_uid=lambda: self.config_map.uid if self.config.in_force.exists else "",
+            metrics=self.metrics, warn=lambda *_: None,
         )  # fmt: skip
         self.converge = ConvergeHandler(
             queue=self.queues.main, loader=self.loader, registry=self.registry, store=self.store,

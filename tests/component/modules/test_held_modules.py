@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from addon_operator.helm.release import ReleaseFacts
 from addon_operator.modules.registry import ModulePhase
+from addon_operator.values.layers import EnabledBy
 from tests.fakes.bench import Answer, Bench, play
 
 EVENTS = "beforeHelm: 1\nafterDeleteHelm: 1\nkubernetes: [{name: pods, kind: Pod}]\n"
@@ -104,7 +105,9 @@ def test_a_held_module_whose_directory_was_a_broken_link_for_a_while_is_still_he
     async def steps(bench: Bench) -> None:
         await bench.rest()
         await enabled_by_config_map(bench)
-        bench.releases["web"] = ReleaseFacts("web", 1, "deployed", owned=True, enabled_by={"ConfigMap": True})
+        bench.releases["web"] = ReleaseFacts(
+            "web", 1, "deployed", owned=True, enabled_by=EnabledBy({"ConfigMap": True}, "u1")
+        )
         bench.delete_config_map()
         await bench.rest()
         bench.edit(web="a: 1")
@@ -155,9 +158,51 @@ def test_a_start_without_the_configmap_holds_what_is_installed_and_keeps_it_in_m
         bench.config_map.exists = False
         take_flags_out(bench, "web")
         bench.read_modules()
-        bench.releases["web"] = ReleaseFacts("web", 1, "deployed", owned=True, enabled_by={"ConfigMap": True})
+        bench.releases["web"] = ReleaseFacts(
+            "web", 1, "deployed", owned=True, enabled_by=EnabledBy({"ConfigMap": True}, "u1")
+        )
 
     play(tmp_path, HOOKS, steps, prepare=prepare)
+
+
+@pytest.mark.parametrize("noted", ["u1", "u0"], ids=["edited", "replaced"])
+def test_a_configmap_edited_while_the_operator_was_stopped_decides_and_another_one_does_not(
+    tmp_path: Path, noted: str
+) -> None:
+    replaced = noted != "u1"
+
+    async def steps(bench: Bench) -> None:
+        await bench.rest()
+        assert bench.registry.held.keys() == ({"web"} if replaced else set())
+        assert deletions(bench) == ([] if replaced else ["web/x"])
+        if replaced:
+            assert "was replaced by another one while the operator did not run" in bench.releases["web"].held
+            bench.edit(webEnabled="false")
+            await bench.rest()
+            assert deletions(bench) == ["web/x"]
+
+    def prepare(bench: Bench) -> None:
+        take_flags_out(bench, "web")
+        bench.read_modules()
+        by = EnabledBy({"ConfigMap": True}, noted)
+        bench.releases["web"] = ReleaseFacts("web", 1, "deployed", owned=True, enabled_by=by)
+
+    play(tmp_path, HOOKS, steps, prepare=prepare)
+
+
+def test_a_configmap_that_is_replaced_by_the_same_decides_like_the_former(tmp_path: Path) -> None:
+    async def steps(bench: Bench) -> None:
+        await bench.rest()
+        await enabled_by_config_map(bench)
+        bench.config_map.uid = "u2"
+        bench.edit()
+        await bench.rest()
+        bench.edit(webEnabled=None)
+        await bench.rest()
+        assert bench.registry.held == {}
+        assert deletions(bench) == ["web/x"]
+
+    play(tmp_path, HOOKS, steps)
 
 
 def test_directories_of_many_modules_that_vanish_at_once_purge_nothing(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def queued(
     """Names the queues after something happened, with the texts of their tasks; a module's run waits in `main`."""
     registry = ModuleRegistry()
     registry.replace_verdicts(
-        {"on": Verdict((), None, enabled=True), "off": Verdict((), None, enabled=False)}, config_map_exists=True
+        {"on": Verdict((), None, enabled=True), "off": Verdict((), None, enabled=False)}, config_map="u1"
     )
 
     async def main() -> dict[str, list[str]]:
@@ -127,7 +127,7 @@ def test_ticks_begin_to_count_with_the_end_of_the_first_converge() -> None:
 def test_a_crd_that_is_gone_is_brought_again(name: str, *, missed: bool, expected: list[str]) -> None:
     registry = ModuleRegistry()
     registry.replace_modules([a_module("on", crds=True)])
-    registry.replace_verdicts({"on": Verdict((), None, enabled=True)}, config_map_exists=True)
+    registry.replace_verdicts({"on": Verdict((), None, enabled=True)}, config_map="u1")
     registry.state("on").crds = {"things": Source("on/crds/things.yaml", "digest")}
 
     async def main() -> list[str]:

@@ -12,7 +12,7 @@ from addon_operator.hooks.call import EnabledAnswer
 from addon_operator.modules.module import Module, split_directory_name
 from addon_operator.modules.plan import ConvergePlan, Installed, RemovalRules, Verdict, flag_chain, flag_says, make_plan
 from addon_operator.modules.removals import Mark
-from addon_operator.values.layers import EnableFlag
+from addon_operator.values.layers import EnabledBy, EnableFlag
 from addon_operator.values.schema import parse_schemas
 from addon_operator.values.store import SectionSpec
 
@@ -120,7 +120,7 @@ def test_what_is_there_but_cannot_be_read_is_not_purged() -> None:
 
 
 def test_a_held_module_whose_directory_cannot_be_read_stays_held_until_somebody_decides() -> None:
-    marks = {"held": Mark({"ConfigMap": True}, held="the ConfigMap was missing"), "linked": Mark()}
+    marks = {"held": Mark(EnabledBy({"ConfigMap": True}), held="the ConfigMap was missing"), "linked": Mark()}
     installed = Installed(releases={"held", "linked"}, marks=marks, unread={"held", "linked"})
     assert make_plan((), {}, installed, RemovalRules()).held == {"held": "the ConfigMap was missing"}
     assert make_plan((), {}, installed, RemovalRules(confirmed={"held"})).held == {}

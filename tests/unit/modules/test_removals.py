@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from addon_operator.modules.removals import Mark, Removal, enabled_by, hold
-from addon_operator.values.layers import EnableFlag
+from addon_operator.values.layers import EnabledBy, EnableFlag
 
 CONFIG_MAP = "ConfigMap ns/addon-operator"
 
@@ -32,10 +32,10 @@ def holds(
     )
 
 
-BY_CONFIG_MAP = Mark({"ConfigMap": True})
-BY_CONFIG_MAP_AGAINST_FILE = Mark({"values file": False, "ConfigMap": True})
-BY_FILE = Mark({"values file": True})
-BY_FILE_BESIDE_CONFIG_MAP = Mark({"values file": True, "ConfigMap": None})
+BY_CONFIG_MAP = Mark(EnabledBy({"ConfigMap": True}, "u1"))
+BY_CONFIG_MAP_AGAINST_FILE = Mark(EnabledBy({"values file": False, "ConfigMap": True}, "u1"))
+BY_FILE = Mark(EnabledBy({"values file": True}))
+BY_FILE_BESIDE_CONFIG_MAP = Mark(EnabledBy({"values file": True}, "u1"))
 UNKNOWN = Mark(None)
 NO_FILE = flag(False, "values file")
 
@@ -95,7 +95,7 @@ def test_an_edit_of_a_configmap_that_exists_is_a_wish(mark: Mark, decides: Enabl
 
 
 def test_what_is_held_stays_held_until_somebody_decides() -> None:
-    mark = Mark({"ConfigMap": True}, held="because")
+    mark = Mark(EnabledBy({"ConfigMap": True}), held="because")
     assert holds(Removal("web", mark)) == {"web": "because"}, "the ConfigMap is back, and says nothing of it"
     assert holds(Removal("web", mark, flag(False, "ConfigMap"))) == {}
     assert holds(Removal("web", mark), confirmed=("web",)) == {}
@@ -144,7 +144,7 @@ def test_those_that_are_confirmed_do_not_count() -> None:
 
 
 def test_the_reason_says_what_vanished() -> None:
-    (reason,) = holds(Removal("web", Mark({"global hook": True})), limit=0).values()
+    (reason,) = holds(Removal("web", Mark(EnabledBy({"global hook": True}))), limit=0).values()
     assert reason == (
         "no source enables it any more (global hook did); "
         "one converge would uninstall 1 modules, more than 0 (ADDON_OPERATOR_MAX_REMOVALS)"
@@ -153,6 +153,5 @@ def test_the_reason_says_what_vanished() -> None:
 
 def test_the_strongest_flag_of_a_source_is_noted() -> None:
     chain = (flag(True, "values file"), flag(False, "values file"), flag(True, "ConfigMap"))
-    assert enabled_by(chain, config_map_exists=True) == {"values file": False, "ConfigMap": True}
-    assert enabled_by(chain[:1], config_map_exists=True) == {"values file": True, "ConfigMap": None}
-    assert enabled_by(chain[:1], config_map_exists=False) == {"values file": True}
+    assert enabled_by(chain, config_map="u1") == EnabledBy({"values file": False, "ConfigMap": True}, "u1")
+    assert enabled_by(chain[:1], config_map="") == EnabledBy({"values file": True})
