@@ -124,15 +124,21 @@ def foreign(since: int, leaders: Collection[int]) -> Iterator[tuple[int, Stat]]:
         since: nothing that was started before.
         leaders: children that somebody waits for.
     """
-    for pid in _children().difference(leaders):
-        stat = Stat.read(pid)
-        if stat is None or stat.session == os.getsid(0) or stat.start < since:
-            continue
-        if stat.ended:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
-        else:
-            yield pid, stat
+    seen, reaped = set(leaders), True
+    while reaped:
+        reaped = False
+        for pid in _children() - seen:
+            seen.add(pid)
+            stat = Stat.read(pid)
+            if stat is None or stat.session == os.getsid(0) or stat.start < since:
+                continue
+            if stat.ended:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+                # What it had started is ours now, and may have been its own when we looked.
+                reaped = True
+            else:
+                yield pid, stat
 
 
 def run_of(pid: int) -> str | None:
