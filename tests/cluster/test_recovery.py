@@ -327,6 +327,7 @@ def test_without_an_api_server(cluster: DevCluster, tmp_path: Path) -> None:
             # All watches see again: ConfigMap, objects, releases.
             made.configure({"app": "text: third"})
             eventually(lambda: made.deployed("app") == {"text": "third"})
+            made.wait_idle()
             made.delete("app")
             eventually(lambda: made.deployed("app") == {"text": "third"})
             made.wait_idle()

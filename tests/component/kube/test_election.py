@@ -177,8 +177,10 @@ async def test_an_api_server_that_was_away_costs_nothing_while_the_lease_is_stil
         await api.until_asked(len(api.asked) + 3)
         await leases.until_written(times=2)
     said = capsys.readouterr().out
-    assert said.count("the Lease cannot be renewed") == 1
-    assert said.count("the Lease is renewed again") == 1
+    # Once for the three; on a busy machine one more request may meet a connection that the server is closing.
+    warned = said.count("the Lease cannot be renewed")
+    assert 1 <= warned <= 2
+    assert said.count("the Lease is renewed again") == warned
 
 
 FORBIDDEN = refuses(403, "Forbidden", message="leases is forbidden")
