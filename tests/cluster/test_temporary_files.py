@@ -47,6 +47,7 @@ def test_helm_and_hooks_go_on_when_their_directories_are_removed(cluster: DevClu
         _remove(tmp_path / "tmp")
         made.configure({"alphaEnabled": "false"})
         eventually(lambda: made.revisions("alpha") == {}, what="alpha uninstalled")
+        made.wait_idle()
         for name in ("tmp", f"tmp/{run.name}", "tmp/helm", "tmp/helm/cache"):
             assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o700
         assert made.stop() == 0
