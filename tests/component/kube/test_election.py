@@ -172,15 +172,14 @@ async def test_a_lease_that_was_deleted_or_emptied_is_taken_again(
 async def test_an_api_server_that_was_away_costs_nothing_while_the_lease_is_still_ours(
     client: KubeClient, me: Holder, api: Api, leases: Leases, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with election(client, me).holding():
+    # `retry_s` is also how long an answer may take, and a busy machine takes more than 50 ms for one.
+    async with election(client, me, timing=dataclasses.replace(SHORT, retry_s=1.0)).holding():
         api.steps = [breaks(), refuses(500, "InternalError"), breaks(), *[leases] * 1000]
         await api.until_asked(len(api.asked) + 3)
         await leases.until_written(times=2)
     said = capsys.readouterr().out
-    # Once for the three; on a busy machine one more request may meet a connection that the server is closing.
-    warned = said.count("the Lease cannot be renewed")
-    assert 1 <= warned <= 2
-    assert said.count("the Lease is renewed again") == warned
+    assert said.count("the Lease cannot be renewed") == 1
+    assert said.count("the Lease is renewed again") == 1
 
 
 FORBIDDEN = refuses(403, "Forbidden", message="leases is forbidden")
