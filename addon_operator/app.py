@@ -18,7 +18,7 @@ from pathlib import Path
 
 import click
 
-from addon_operator import __version__, file_limit, logs, orphans, process, streams
+from addon_operator import __version__, file_limit, heap, logs, orphans, process, streams
 from addon_operator.assembly import Disk, Foundation, Parts
 from addon_operator.backoff import RetryPolicy
 from addon_operator.dispatch.converge import ConvergeHandler
@@ -93,6 +93,7 @@ def run(settings: Settings, *, once: bool) -> int:
     streams.unblock(logs.lines_dropped)
     logs.configure(settings.log_type, settings.log_level, with_time=not settings.log_no_time)
     file_limit.raise_soft_limit()
+    heap.keep_large_blocks_apart()
     process.adopt_orphans()
     if left := orphans.end_leftovers():
         log.warning("processes that a killed operator had left behind are ended", reason=f"{left} ended")
@@ -429,7 +430,7 @@ class Operator:
         if attempt.failures >= _ONCE_FAILURES:
             self._stuck.set()
         elif not attempt.failures and isinstance(payload, Converge) and payload.phase is ConvergePhase.WAIT_AFTER_ALL:
-            process.return_freed_memory()
+            heap.return_freed_memory()
 
     def _has_converged(self) -> bool:
         return self._converge is not None and self._converge.progress.first_done.is_set()

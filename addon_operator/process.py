@@ -81,12 +81,6 @@ class Exit:
     stderr_tail: str
 
 
-def return_freed_memory() -> None:
-    """Hands freed heap memory back to the system, which the C library otherwise keeps; does nothing without glibc."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
-
-
 def adopt_orphans(*, on: bool = True) -> None:
     """Makes us the parent of what our children leave behind, so that `run` can find, kill and reap it.
 
