@@ -44,7 +44,6 @@ class Proxy:
             pass
         finally:
             del self._passing[number]
-            writer.transport.abort()
 
 
 async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passing: asyncio.Event) -> None:
@@ -66,6 +65,8 @@ async def proxying(host: str, port: int) -> AsyncIterator[Proxy]:
         task = asyncio.create_task(proxy.handle(reader, writer), name="proxied connection")
         tasks.add(task)
         task.add_done_callback(tasks.discard)
+        # Not in `handle`: a task that is cancelled before it has begun does nothing.
+        task.add_done_callback(lambda _task: writer.transport.abort())
 
     server = await asyncio.start_server(accept, "127.0.0.1", 0)
     proxy.port = server.sockets[0].getsockname()[1]
