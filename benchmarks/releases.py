@@ -7,9 +7,9 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import NamedTuple
 
-from addon_operator import yamldoc
+from addon_operator.documents import yamldoc
+from addon_operator.documents.jsondoc import JsonObject, dumps, lookup
 from addon_operator.errors import KubeError
-from addon_operator.jsondoc import JsonObject, dumps, lookup
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.informer import Event, Informer
 

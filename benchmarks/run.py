@@ -21,7 +21,7 @@ import click
 from addon_operator.devcluster import DevCluster
 from addon_operator.devcluster.binaries import require
 from addon_operator.devcluster.commands import API_ONLY, CONTROL_PLANE
-from addon_operator.jsondoc import JsonObject, dumps
+from addon_operator.documents.jsondoc import JsonObject, dumps
 from addon_operator.kube.client import KubeClient
 from addon_operator.settings import CPU_COUNT
 from benchmarks.operator_process import OperatorFiles, OperatorProcess

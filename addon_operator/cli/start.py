@@ -28,7 +28,7 @@ def _import_app() -> ModuleType:
     sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # Python's way to say that there is no such module
     # What is imported stays for ever: the garbage collector need not look at it, now or later.
     gc.disable()
-    app = importlib.import_module("addon_operator.app")
+    app = importlib.import_module("addon_operator.app.lifecycle")
     gc.freeze()
     gc.enable()
     return app

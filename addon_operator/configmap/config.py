@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from addon_operator.configmap.document import ConfigChange, ConfigDocument, diff, empty_document, parse, to_data
+from addon_operator.documents.jsondoc import JsonValue
 from addon_operator.errors import AddonOperatorError, ConfigMapError
-from addon_operator.jsondoc import JsonValue
 from addon_operator.logs import get_logger
 from addon_operator.values.patches import Operation, resolve
 from addon_operator.values.store import ValuesStore

@@ -10,9 +10,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping
 
-from addon_operator import jsondoc, yamldoc
+from addon_operator.documents import jsondoc, yamldoc
+from addon_operator.documents.jsondoc import JsonValue
 from addon_operator.errors import ConfigMapError
-from addon_operator.jsondoc import JsonValue
 from addon_operator.values import layers
 from addon_operator.values.layers import ENABLED_SUFFIX, GLOBAL
 

@@ -10,9 +10,9 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
 
-from addon_operator import jsondoc
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
-from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.history import version_number
 from addon_operator.kube.informer import Event, Informer

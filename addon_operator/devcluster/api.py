@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from addon_operator.devcluster.errors import DevClusterError
 
 if TYPE_CHECKING:  # this package is used before anything is installed
-    from addon_operator.jsondoc import JsonObject, JsonValue
+    from addon_operator.documents.jsondoc import JsonObject, JsonValue
 
 _TIMEOUT_S: Final = 5.0
 

@@ -35,7 +35,7 @@ from addon_operator.devcluster.component import Component
 from addon_operator.devcluster.errors import DevClusterError
 
 if TYPE_CHECKING:  # this package is used before anything is installed
-    from addon_operator.jsondoc import JsonObject
+    from addon_operator.documents.jsondoc import JsonObject
 
 NODE: Final = "node-1"
 _STAGES: Final = Path(__file__).with_name("stages.yaml")

@@ -10,14 +10,14 @@ import asyncio
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from addon_operator import jsondoc
 from addon_operator.dispatch.routing import global_values_changed, hook_tasks, plan_tasks
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonValue
 from addon_operator.errors import AddonOperatorError
 from addon_operator.hooks.bindings import LifecycleKind
 from addon_operator.hooks.call import HookId
-from addon_operator.jsondoc import JsonValue
 from addon_operator.logs import get_logger
-from addon_operator.metrics import Metrics
+from addon_operator.metrics.operator import Metrics
 from addon_operator.modules.enablement import Enablement
 from addon_operator.modules.holding import Holding
 from addon_operator.modules.loader import ModuleLoader

@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, assert_never
 
-from addon_operator.backoff import TokenBucket
+from addon_operator.bindings.hook_bindings import Reactions
 from addon_operator.configmap.config import OperatorConfig
 from addon_operator.configmap.document import ConfigChange
 from addon_operator.dispatch.converge import ConvergeHandler
@@ -31,7 +31,7 @@ from addon_operator.modules.enablement import Enablement
 from addon_operator.modules.holding import Holding
 from addon_operator.modules.registry import ModuleRegistry
 from addon_operator.modules.runner import Finished, ModuleRunner, Paused
-from addon_operator.reactions import Reactions
+from addon_operator.retry import TokenBucket
 from addon_operator.tasks.combine import fold_groups
 from addon_operator.tasks.queue import QueueSet
 from addon_operator.tasks.task import (

@@ -10,14 +10,14 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import BadReply, HookError, HookFailed, HookUnreachable, InputError
 from addon_operator.hooks.bindings import Admission, Conversion
 from addon_operator.hooks.call import Changes, HookId
 from addon_operator.hooks.context import Convert, Review
 from addon_operator.hooks.effects import HookRuns, Run
 from addon_operator.hooks.hook import Hook
-from addon_operator.jsondoc import JsonObject
-from addon_operator.metrics import Metrics
+from addon_operator.metrics.operator import Metrics
 from addon_operator.webhooks.review import (
     AdmissionAnswer,
     ConversionAnswer,

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from addon_operator import process
 from addon_operator.errors import SettingsError
-from addon_operator.private_directory import PrivateDirectory
+from addon_operator.process import child
+from addon_operator.process.private_directory import PrivateDirectory
 
 OLDEST: Final = (3, 17)
 _NEWER: Final = 4
@@ -128,7 +128,7 @@ async def _known_version(path: Path, note: Path) -> str:
 async def _version(path: Path) -> str:
     argv = [str(path), "version", "--template", "{{.Version}}"]
     try:
-        ended, output = await process.capture(argv, env=dict(os.environ), timeout_s=_VERSION_WITHIN_S, max_bytes=4096)
+        ended, output = await child.capture(argv, env=dict(os.environ), timeout_s=_VERSION_WITHIN_S, max_bytes=4096)
     except OSError as error:
         raise SettingsError(f"{path} cannot be started: {error.strerror}: {_ADVICE}") from error
     return output.decode("utf-8", "replace").strip() if ended.code == 0 else ""

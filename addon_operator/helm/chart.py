@@ -14,11 +14,11 @@ import tarfile
 from collections.abc import Collection, Iterator
 from pathlib import Path, PurePosixPath
 
-from addon_operator import jsondoc, yamldoc
+from addon_operator.documents import jsondoc, yamldoc
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import ModuleError
 from addon_operator.helm.traits import ChartTraits, scan_chart
 from addon_operator.helm.values_schema import ClosedRoot, closed_root, fitting
-from addon_operator.jsondoc import JsonObject, JsonValue
 
 _YAML = frozenset({".yaml", ".yml"})
 _ARCHIVES = (".tgz", ".tar.gz")

@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from addon_operator import jsondoc, process
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import HelmError
 from addon_operator.helm import manifest
 from addon_operator.helm.binary import HelmBinary, helm_environment, make_home
@@ -28,12 +29,12 @@ from addon_operator.helm.relay import relayed
 from addon_operator.helm.release import FINGERPRINT_LABEL, REVISION_LABEL
 from addon_operator.helm.stderr import explain, is_too_large
 from addon_operator.helm.storage import hooks_of
-from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.discovery import Discovery
 from addon_operator.kube.refs import ObjectKey
 from addon_operator.logs import get_logger
-from addon_operator.private_directory import PrivateDirectory
+from addon_operator.process import child
+from addon_operator.process.private_directory import PrivateDirectory
 from addon_operator.values.layers import EnabledBy
 
 RELEASE_LIMIT: Final = 2**20
@@ -266,7 +267,7 @@ class HelmClient:
             if not self._keep_files:
                 shutil.rmtree(directory, ignore_errors=True)
 
-    async def _run(self, operation: str, name: str, argv: Sequence[str]) -> tuple[process.Exit, bytes]:
+    async def _run(self, operation: str, name: str, argv: Sequence[str]) -> tuple[child.Exit, bytes]:
         try:
             make_home(self._home)
         except OSError as error:
@@ -275,7 +276,7 @@ class HelmClient:
             _WORTH_A_LINE_S, lambda: _log.info("helm is at work", module=name, reason=operation)
         )
         try:
-            ended, output = await process.capture(
+            ended, output = await child.capture(
                 argv, env=self._environment, timeout_s=self._timeout_s + _LATER_S, max_bytes=_LARGEST_OUTPUT
             )
         except OSError as error:
@@ -285,7 +286,7 @@ class HelmClient:
         self._on_operation(name, operation, ended.duration_s)
         return ended, output
 
-    def _check(self, operation: str, name: str, ended: process.Exit) -> None:
+    def _check(self, operation: str, name: str, ended: child.Exit) -> None:
         if ended.code == 0:
             return
         late = f" did not end within {self._timeout_s + _LATER_S:g} s" if ended.timed_out else ""

@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Coroutine
 from typing import Final, TypeVar, assert_never
 
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import AddonOperatorError, InvariantBroken, KubeError
 from addon_operator.helm import manifest
 from addon_operator.helm import traits as chart_traits
@@ -19,7 +20,7 @@ from addon_operator.helm.chart import ChartReader
 from addon_operator.helm.client import ChartRequest, HelmClient, UpgradeResult
 from addon_operator.helm.cluster import Cluster
 from addon_operator.helm.healing import Healing
-from addon_operator.helm.leftovers import Leftovers
+from addon_operator.helm.orphans import Leftovers
 from addon_operator.helm.release import (
     HelmAction,
     ReleaseFacts,
@@ -29,7 +30,6 @@ from addon_operator.helm.release import (
 )
 from addon_operator.helm.storage import ReleaseStorage
 from addon_operator.helm.traits import ChartTraits, changed_words
-from addon_operator.jsondoc import JsonObject
 from addon_operator.logs import get_logger
 from addon_operator.values.layers import EnabledBy
 

@@ -18,13 +18,13 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from addon_operator.backoff import RetryPolicy
 from addon_operator.errors import KubeError
 from addon_operator.helm.cluster import Cluster
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.informer import Event, Informer
 from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, ObjectKey, Resource, metadata_of, permission
 from addon_operator.logs import get_logger
+from addon_operator.retry import RetryPolicy
 
 SYNCED_WITHIN_S: Final = 30.0
 _SELECTOR: Final = "app.kubernetes.io/managed-by=Helm"

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import yaml
 
-from addon_operator import yamldoc
+from addon_operator.documents import yamldoc
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import InputError
 from addon_operator.helm.manifest import Document, child, entry_of, scalar
-from addon_operator.jsondoc import JsonObject, JsonValue
 
 _Edit = tuple[int, int, str]
 _NULL = "tag:yaml.org,2002:null"

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import yaml
 
-from addon_operator import jsondoc, yamldoc
-from addon_operator.jsondoc import JsonValue
+from addon_operator.documents import jsondoc, yamldoc
+from addon_operator.documents.jsondoc import JsonValue
 from addon_operator.kube.refs import ObjectKey
 
 DIGEST_CHARS = 40

@@ -9,9 +9,9 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
+from addon_operator.documents.jsondoc import JsonValue, digest
 from addon_operator.helm.manifest import DIGEST_CHARS
 from addon_operator.helm.traits import ChartTraits
-from addon_operator.jsondoc import JsonValue, digest
 from addon_operator.kube.refs import ObjectKey
 from addon_operator.values.layers import EnabledBy
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from addon_operator.redaction import redact
+from addon_operator.redaction.messages import redact
 
 _NOISE: Final = re.compile(r"^(WARNING:|walk\.go:|[IWEF]\d{4} |\d{4}/\d\d/\d\d |level=(info|warning))")
 _PREFIX: Final = re.compile(r"^(Error: )?((UPGRADE|INSTALLATION) FAILED: )?")

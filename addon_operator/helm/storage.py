@@ -16,7 +16,8 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from addon_operator import jsondoc
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import HelmError, KubeError
 from addon_operator.helm import manifest
 from addon_operator.helm.release import (
@@ -30,7 +31,6 @@ from addon_operator.helm.release import (
     ReleaseFacts,
     owned,
 )
-from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.informer import Event, Informer
 from addon_operator.kube.refs import SECRETS, ObjectKey, metadata_of

@@ -11,7 +11,7 @@ import dataclasses
 import re
 from collections.abc import Iterable, Iterator
 
-from addon_operator.jsondoc import JsonValue
+from addon_operator.documents.jsondoc import JsonValue
 
 # Reads go-template actions; strings and comments in them may hold braces.
 _ACTION = re.compile(r"\{\{((?:\"(?:\\.|[^\"\\\n])*\"|`[^`]*`|/\*.*?\*/|[^\"`])*?)\}\}", re.DOTALL)

@@ -10,8 +10,8 @@ import contextlib
 import dataclasses
 import re
 
-from addon_operator import jsondoc
-from addon_operator.jsondoc import JsonObject, JsonValue
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

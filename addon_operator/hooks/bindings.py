@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, TypeVar, get_args
 
-from addon_operator import yamldoc
-from addon_operator.crontab import Crontab
+from addon_operator.documents import yamldoc
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import HookConfigError, InputError
 from addon_operator.hooks.call import HookId, Scope
 from addon_operator.hooks.fields import Fields, parse_map
-from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.kube import jq
+from addon_operator.schedule.crontab import Crontab
 from addon_operator.settings import parse_duration
 
 LifecycleKind: TypeAlias = Literal[

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from addon_operator.jsondoc import JsonValue
+from addon_operator.documents.jsondoc import JsonValue
 from addon_operator.values.patches import Operation
 
 if TYPE_CHECKING:  # the shape of an Exit is needed here, not the machinery beside it
-    from addon_operator.process import Exit
+    from addon_operator.process.child import Exit
 
 Scope: TypeAlias = Literal["global", "module"]
 Response: TypeAlias = Literal["admission", "conversion"]

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, assert_never
 
-from addon_operator import jsondoc
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.hooks.bindings import (
     Admission,
     Conversion,
@@ -21,7 +22,6 @@ from addon_operator.hooks.bindings import (
     Schedule,
     WatchEvent,
 )
-from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.kube.snapshot import Item
 
 MOST_IN_A_RUN: Final = 1_000

@@ -15,10 +15,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from addon_operator import metric_ops
 from addon_operator.configmap.config import OperatorConfig
 from addon_operator.errors import AddonOperatorError, BadReply, HookError, HookFailed, InputError
-from addon_operator.hook_metrics import MetricsProposal
 from addon_operator.hooks.bindings import Kubernetes
 from addon_operator.hooks.call import Changes, Effects, HookCall, HookId, Response
 from addon_operator.hooks.context import Context, binding_name, encode
@@ -29,8 +27,10 @@ from addon_operator.kube.patch_ops import ObjectOperation
 from addon_operator.kube.patcher import ObjectPatcher
 from addon_operator.kube.snapshot import Item
 from addon_operator.logs import get_logger
-from addon_operator.metrics import HookLabels, Metrics, RunOutcome
-from addon_operator.process import Exit
+from addon_operator.metrics import operations
+from addon_operator.metrics.hooks import MetricsProposal
+from addon_operator.metrics.operator import HookLabels, Metrics, RunOutcome
+from addon_operator.process.child import Exit
 from addon_operator.values import patches
 from addon_operator.values.layers import module_name, section_key
 from addon_operator.values.store import Proposal, StaleProposal, ValuesStore
@@ -185,8 +185,8 @@ class HookRuns:
 
     def _decode(self, hook: HookId, effects: Effects) -> _Decoded:
         try:
-            operations = metric_ops.parse(effects.metrics, "METRICS_PATH")
-            metrics = self._metrics.hooks.propose(operations, module=hook.module, hook=hook.name)
+            asked = operations.parse(effects.metrics, "METRICS_PATH")
+            metrics = self._metrics.hooks.propose(asked, module=hook.module, hook=hook.name)
             return _Decoded(metrics, patch_ops.parse(effects.object_patch, "KUBERNETES_PATCH_PATH"))
         except InputError as error:
             raise BadReply(f"{hook}: {error}") from error

@@ -12,16 +12,16 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from addon_operator.documents.jsondoc import JsonValue
 from addon_operator.errors import BadReply, HookConfigError, HookError, HookFailed, HookTimedOut, HookUnreachable
 from addon_operator.hooks import bindings, files, transport_local
 from addon_operator.hooks.bindings import HookConfig
 from addon_operator.hooks.call import ENABLED_SCRIPT, EnabledAnswer, HookCall, HookId, HookResult, Scope
 from addon_operator.hooks.files import Content, Workspace
 from addon_operator.hooks.output import HookOutput
-from addon_operator.jsondoc import JsonValue
 from addon_operator.logs import get_logger
-from addon_operator.private_directory import PrivateDirectory
-from addon_operator.process import Exit
+from addon_operator.process.child import Exit
+from addon_operator.process.private_directory import PrivateDirectory
 
 _STDERR_CHARS: Final = 2000
 # Below this, handing the files to a thread costs more than writing them.

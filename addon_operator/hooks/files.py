@@ -16,11 +16,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from addon_operator import jsondoc
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonValue
 from addon_operator.errors import BadReply, HookUnreachable
 from addon_operator.hooks.call import Effects, EnabledAnswer, HookCall, HookId, Response
-from addon_operator.jsondoc import JsonValue
-from addon_operator.private_directory import PrivateDirectory
+from addon_operator.process.private_directory import PrivateDirectory
 from addon_operator.values import patches
 from addon_operator.values.patches import Operation, PatchError
 

@@ -9,9 +9,9 @@ from typing import Final, Literal, TypeAlias
 
 from structlog.typing import FilteringBoundLogger
 
-from addon_operator import jsondoc
-from addon_operator.jsondoc import JsonObject, JsonValue
-from addon_operator.process import Stream
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
+from addon_operator.process.child import Stream
 
 _Level: TypeAlias = Literal["debug", "info", "warning", "error"]
 _LEVELS: Final[Mapping[str, _Level]] = {

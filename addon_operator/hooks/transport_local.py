@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from addon_operator import process
 from addon_operator.errors import BadReply, HookUnreachable
 from addon_operator.hooks.call import HookId
-from addon_operator.process import Exit, LineSink
+from addon_operator.process import child
+from addon_operator.process.child import Exit, LineSink
 
 _MAX_CONFIG_BYTES: Final = 2**20
 _MAX_SHEBANG_BYTES: Final = 256
@@ -33,7 +33,7 @@ async def execute(
     """
     argv, env = _command(path, hook, environment)
     try:
-        return await process.run(argv, env=env, timeout_s=timeout_s, grace_s=grace_s, on_line=on_line)
+        return await child.run(argv, env=env, timeout_s=timeout_s, grace_s=grace_s, on_line=on_line)
     except OSError as error:
         raise _unreachable(path, hook, error) from error
 
@@ -49,7 +49,7 @@ async def ask_config(
     """
     argv, env = _command(path, hook, environment)
     try:
-        return await process.capture(
+        return await child.capture(
             [*argv, "--config"], env=env, timeout_s=timeout_s, grace_s=grace_s, max_bytes=_MAX_CONFIG_BYTES
         )
     except OSError as error:

@@ -23,15 +23,15 @@ import yaml
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 
-from addon_operator import jsondoc
-from addon_operator.backoff import RetryPolicy, TokenBucket
+from addon_operator.documents import jsondoc
 from addon_operator.errors import KubeError, SettingsError
 from addon_operator.kube import discovery
 from addon_operator.kube.history import History
 from addon_operator.kube.reachability import Reachability
 from addon_operator.kube.refs import path_template
 from addon_operator.logs import get_logger
-from addon_operator.redaction import redact_status
+from addon_operator.redaction.messages import redact_status
+from addon_operator.retry import RetryPolicy, TokenBucket
 
 _log = get_logger("kube")
 

@@ -14,9 +14,9 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from addon_operator import jsondoc
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import InputError, KubeError
-from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, metadata_of
 

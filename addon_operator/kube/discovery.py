@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
+from addon_operator.documents.jsondoc import JsonObject, JsonValue, digest
 from addon_operator.errors import KubeError
-from addon_operator.jsondoc import JsonObject, JsonValue, digest
 from addon_operator.kube.refs import Resource, metadata_of
 
 ACCEPT = ",".join(

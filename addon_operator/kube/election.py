@@ -16,9 +16,9 @@ from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from typing import Final
 
-from addon_operator import jsondoc
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import AddonOperatorError, KubeError, LeaseLost
-from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.holder import Holder, title
 from addon_operator.kube.refs import Resource, metadata_of, permission

@@ -24,14 +24,14 @@ import random
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Literal
 
-from addon_operator import jsondoc
-from addon_operator.backoff import RetryPolicy
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import KubeError
-from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.history import Progress, Rewind, is_older, newest
 from addon_operator.kube.refs import Resource, metadata_of, permission
 from addon_operator.logs import get_logger
+from addon_operator.retry import RetryPolicy
 
 _log = get_logger("informer")
 

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
-from addon_operator import jsondoc
+from addon_operator.documents import jsondoc
 
 # jq writes this, which is not JSON, in the place of what is nested deeper than 10,000 levels.
 _CUT = b"<skipped: too deep>"

@@ -10,12 +10,12 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from addon_operator.backoff import RetryPolicy
 from addon_operator.errors import KubeError
 from addon_operator.kube.discovery import Discovery
 from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from addon_operator.kube.watches import Names, Pool, Scope
 from addon_operator.logs import get_logger
+from addon_operator.retry import RetryPolicy
 
 _log = get_logger("monitor")
 

@@ -10,9 +10,9 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
-from addon_operator import jsondoc, yamldoc
+from addon_operator.documents import jsondoc, yamldoc
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import InputError
-from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.kube.jq import Program, compiled
 
 CreateVerb = Literal["Create", "CreateOrUpdate", "CreateIfNotExists"]

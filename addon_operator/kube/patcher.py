@@ -14,10 +14,9 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias, assert_never
 
-from addon_operator import jsondoc
-from addon_operator.backoff import RetryPolicy
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
-from addon_operator.jsondoc import JsonObject
 from addon_operator.kube import jq
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.discovery import Discovery
@@ -32,6 +31,7 @@ from addon_operator.kube.patch_ops import (
     ObjectOperation,
 )
 from addon_operator.kube.refs import ObjectKey, Resource, metadata_of, permission
+from addon_operator.retry import RetryPolicy
 
 _CONTENTION = RetryPolicy(0.02, 1.0)
 _MOST_ATTEMPTS = 10

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Self
 from urllib.parse import quote
 
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import InvariantBroken
-from addon_operator.jsondoc import JsonObject, JsonValue
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
-from addon_operator import jsondoc
-from addon_operator.jsondoc import JsonValue
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonValue
 from addon_operator.kube import jq
 
 ChangeKind = Literal["Added", "Modified", "Deleted"]

@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from addon_operator import jsondoc
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
-from addon_operator.jsondoc import JsonObject
 from addon_operator.kube import jq
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.informer import Event, Informer

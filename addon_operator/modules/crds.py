@@ -10,9 +10,9 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import InputError, ModuleError
 from addon_operator.helm.chart import ChartReader, crd_documents
-from addon_operator.jsondoc import JsonObject
 from addon_operator.kube import crds
 from addon_operator.kube.client import KubeClient
 from addon_operator.logs import get_logger

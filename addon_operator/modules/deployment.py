@@ -16,7 +16,7 @@ from addon_operator.helm.deploy import Deployer
 from addon_operator.helm.healing import Healing
 from addon_operator.helm.release import ReleaseFacts
 from addon_operator.helm.storage import ReleaseStorage
-from addon_operator.metrics import Metrics
+from addon_operator.metrics.operator import Metrics
 from addon_operator.modules.module import Module
 from addon_operator.modules.registry import ModuleState
 from addon_operator.values.layers import EnabledBy

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from addon_operator.helm.release import ReleaseFacts
 from addon_operator.logs import get_logger
-from addon_operator.metrics import Metrics
+from addon_operator.metrics.operator import Metrics
 from addon_operator.modules.deployment import ModuleDeployment
 from addon_operator.modules.plan import Installed, RemovalRules
 from addon_operator.modules.registry import ModuleRegistry

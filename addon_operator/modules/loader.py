@@ -12,9 +12,9 @@ import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from addon_operator import yamldoc
+from addon_operator.documents import yamldoc
+from addon_operator.documents.jsondoc import JsonValue
 from addon_operator.errors import AddonOperatorError, ModuleError
-from addon_operator.jsondoc import JsonValue
 from addon_operator.modules.module import Module, split_directory_name
 from addon_operator.values.layers import (
     EnableFlag,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import assert_never
 
+from addon_operator.bindings.hook_bindings import Reactions
 from addon_operator.errors import AddonOperatorError, HookConfigError, InputError, KubeError, ValuesRejected
 from addon_operator.hooks.bindings import MAIN_QUEUE
 from addon_operator.hooks.catalog import HookCatalog
@@ -18,13 +19,12 @@ from addon_operator.hooks.context import LifecycleContext
 from addon_operator.hooks.effects import HookRuns, Run
 from addon_operator.hooks.hook import Hook, LoadedHooks
 from addon_operator.logs import get_logger
-from addon_operator.metrics import Metrics
+from addon_operator.metrics.operator import Metrics
 from addon_operator.modules.crds import CrdInstaller
 from addon_operator.modules.deployment import ModuleDeployment
 from addon_operator.modules.module import Module
 from addon_operator.modules.phases import DeleteFacts, ModuleBinding, RunFacts, next_delete_step, next_run_step
 from addon_operator.modules.registry import ModulePhase, ModuleRegistry, ModuleState
-from addon_operator.reactions import Reactions
 from addon_operator.tasks.task import Outcome
 from addon_operator.values.store import ValuesStore
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import yaml
 
-from addon_operator import jsondoc, yamldoc
-from addon_operator.jsondoc import JsonObject
+from addon_operator.documents import jsondoc, yamldoc
+from addon_operator.documents.jsondoc import JsonObject
 
 _CELL_WIDTH = 100
 _YAML_LINE_END = re.compile("(\r\n|[\r\n\x85\u2028\u2029])")

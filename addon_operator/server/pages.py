@@ -12,8 +12,8 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
-from addon_operator import jsondoc, yamldoc
-from addon_operator.jsondoc import JsonObject, JsonValue
+from addon_operator.documents import jsondoc, yamldoc
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.server.inspector import (
     ExplainView,
     FlagView,

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from aiohttp import web
 
-from addon_operator import jsondoc
+from addon_operator.documents import jsondoc
 from addon_operator.errors import SettingsError
-from addon_operator.http_server import HttpServer, Limits
 from addon_operator.server.status import ConvergeStatus
+from addon_operator.serving.http_server import HttpServer, Limits
 
 _WITHOUT_PAUSE_S = 0.01
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 
-from addon_operator.jsondoc import JsonObject
+from addon_operator.documents.jsondoc import JsonObject
 
 
 class Startup(enum.Enum):

@@ -17,13 +17,12 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol, TypeAlias, assert_never
 
-from addon_operator import traces
-from addon_operator.backoff import RetryPolicy
 from addon_operator.errors import AddonOperatorError
 from addon_operator.hooks.bindings import MAIN_QUEUE
 from addon_operator.hooks.call import HookId
 from addon_operator.hooks.folding import MOST_CONTEXTS
-from addon_operator.logs import get_logger
+from addon_operator.logs import get_logger, traces
+from addon_operator.retry import RetryPolicy
 from addon_operator.tasks.combine import Kinship, join, kinship, size
 from addon_operator.tasks.task import Again, Done, Outcome, Park, Retry, RunHook, Task, describe, kind, subject
 

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Literal
 
-from addon_operator import jsondoc, yamldoc
+from addon_operator.documents import jsondoc, yamldoc
+from addon_operator.documents.jsondoc import JsonValue
 from addon_operator.errors import ModuleError
-from addon_operator.jsondoc import JsonValue
 
 GLOBAL = "global"
 """The key of the section that every module sees."""

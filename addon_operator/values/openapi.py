@@ -14,9 +14,9 @@ from typing import TypeAlias
 
 import jsonschema
 
-from addon_operator import jsondoc
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import SchemaError
-from addon_operator.jsondoc import JsonObject, JsonValue
 
 EXTENDABLE = "config-values.yaml"
 """The only schema that `x-extend` may name."""

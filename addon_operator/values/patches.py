@@ -18,9 +18,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias, get_args
 
-from addon_operator import jsondoc
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import InputError
-from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.values import layers
 
 OperationName: TypeAlias = Literal["add", "remove", "replace", "move", "copy", "test"]

@@ -18,9 +18,9 @@ from typing import Any, TypeAlias
 import jsonschema
 from jsonschema.protocols import Validator
 
-from addon_operator import jsondoc
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import SchemaError
-from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.values import openapi
 from addon_operator.values.layers import GLOBAL
 

@@ -11,9 +11,9 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from addon_operator import jsondoc
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonValue
 from addon_operator.errors import ValuesRejected
-from addon_operator.jsondoc import JsonValue
 from addon_operator.values import layers, patches
 from addon_operator.values.layers import Origin, StaticLayer
 from addon_operator.values.patches import Operation, PatchError

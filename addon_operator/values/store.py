@@ -16,8 +16,8 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import AddonOperatorError, ModuleError, ValuesRejected
-from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.values import patches
 from addon_operator.values.layers import GLOBAL, Origin, module_name
 from addon_operator.values.patches import Operation, OwnedOperations, PatchError

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import AddonOperatorError, BadReply
 from addon_operator.hooks.bindings import Admission
 from addon_operator.hooks.call import HookId
-from addon_operator.jsondoc import JsonObject
 from addon_operator.logs import get_logger
 from addon_operator.webhooks.review import AdmissionAnswer, Reviewer, encode_admission, parse_admission
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from addon_operator.jsondoc import JsonObject, digest
+from addon_operator.documents.jsondoc import JsonObject, digest
 from addon_operator.settings import WebhookServer
 
 _LONGEST_LABEL = 63

@@ -12,15 +12,15 @@ import functools
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from addon_operator.backoff import RetryPolicy
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
 from addon_operator.hooks.bindings import Admission, AdmissionKind, Conversion
 from addon_operator.hooks.call import HookId
-from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.informer import Event, Informer
 from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, metadata_of
 from addon_operator.logs import get_logger
+from addon_operator.retry import RetryPolicy
 from addon_operator.settings import WebhookServer
 from addon_operator.webhooks import configurations
 from addon_operator.webhooks.admission import AdmissionRoute, DepartedRoute

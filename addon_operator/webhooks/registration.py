@@ -10,15 +10,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Final, TypeAlias, TypeVar
 
-from addon_operator import jsondoc
-from addon_operator.backoff import RetryPolicy
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import KubeError
 from addon_operator.hooks.bindings import AdmissionKind
-from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.informer import Event, Informer
 from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, Resource, metadata_of
 from addon_operator.logs import get_logger
+from addon_operator.retry import RetryPolicy
 from addon_operator.webhooks.configurations import CONVERTER, OPERATOR, RESOURCES
 
 _log = get_logger("webhooks")

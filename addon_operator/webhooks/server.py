@@ -15,8 +15,8 @@ from typing import Final, Protocol
 from aiohttp import web
 
 from addon_operator.errors import InputError, SettingsError
-from addon_operator.http_server import HttpServer, Limits
 from addon_operator.logs import get_logger
+from addon_operator.serving.http_server import HttpServer, Limits
 
 _log = get_logger("webhooks")
 

@@ -11,7 +11,7 @@ from addon_operator.devcluster import DevCluster
 from addon_operator.devcluster.api import Api
 from addon_operator.devcluster.errors import DevClusterError
 from addon_operator.devcluster.files import token
-from addon_operator.jsondoc import JsonObject, JsonValue
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.kube.refs import metadata_of
 
 _PATHS: Final = {

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from addon_operator.devcluster import DevCluster
 from addon_operator.devcluster.errors import DevClusterError
-from addon_operator.jsondoc import JsonObject, JsonValue, lookup
+from addon_operator.documents.jsondoc import JsonObject, JsonValue, lookup
 from tests.cluster.objects import Objects
 
 T = TypeVar("T")

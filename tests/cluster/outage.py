@@ -13,7 +13,7 @@ from typing import Final
 
 from addon_operator.devcluster import DevCluster
 from addon_operator.devcluster.commands import API_ONLY
-from addon_operator.jsondoc import JsonObject
+from addon_operator.documents.jsondoc import JsonObject
 
 _SERVER: Final = "kube-apiserver"
 _AGAIN: Final = "--timeout=80s"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from addon_operator.devcluster import DevCluster
-from addon_operator.jsondoc import JsonObject
+from addon_operator.documents.jsondoc import JsonObject
 from tests.cluster.operator import Operator, config_map, config_map_chart, eventually, operator
 
 CHART = """apiVersion: v2

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from addon_operator.devcluster import DevCluster
-from addon_operator.jsondoc import JsonObject, JsonValue, lookup
+from addon_operator.documents.jsondoc import JsonObject, JsonValue, lookup
 from tests.cluster.operator import Operator, config_map_chart, eventually, operator
 
 MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"

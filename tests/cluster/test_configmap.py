@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from addon_operator.devcluster import DevCluster
-from addon_operator.jsondoc import JsonObject, JsonValue
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from tests.cluster.operator import (
     Operator,
     adding,

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 
 import pytest
 
-from addon_operator import jsondoc
 from addon_operator.configmap.source import ConfigMapSource
 from addon_operator.devcluster import DevCluster
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
-from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.refs import CONFIG_MAPS
 from tests.cluster.outage import outage_beside

@@ -15,7 +15,7 @@ import pytest
 
 from addon_operator.devcluster import DevCluster, DevClusterError, daemon
 from addon_operator.devcluster.commands import API_ONLY
-from addon_operator.jsondoc import JsonObject, JsonValue, lookup
+from addon_operator.documents.jsondoc import JsonObject, JsonValue, lookup
 from tests.cluster.outage import outage
 
 _POD: JsonObject = {"containers": [{"name": "main", "image": "example.invalid/none"}]}

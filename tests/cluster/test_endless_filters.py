@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from addon_operator.devcluster import DevCluster
-from addon_operator.jsondoc import JsonObject
+from addon_operator.documents.jsondoc import JsonObject
 from tests.cluster.operator import Operator, config_map_chart, eventually, operator
 
 ENDLESS = "def f: f; f"

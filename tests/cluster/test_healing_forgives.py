@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from addon_operator.devcluster import DevCluster
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.helm.cluster import Cluster
 from addon_operator.helm.healing import Healing
-from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.patch_ops import parse
 from addon_operator.kube.patcher import ObjectPatcher

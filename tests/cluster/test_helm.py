@@ -17,8 +17,9 @@ from typing import Protocol, cast
 
 import pytest
 
-from addon_operator import jsondoc, yamldoc
 from addon_operator.devcluster import DevCluster
+from addon_operator.documents import jsondoc, yamldoc
+from addon_operator.documents.jsondoc import JsonObject, JsonValue, lookup
 from addon_operator.errors import HelmError, KubeError
 from addon_operator.helm.binary import find_helm
 from addon_operator.helm.chart import ChartReader
@@ -28,10 +29,9 @@ from addon_operator.helm.deploy import Deployed, Deployer
 from addon_operator.helm.healing import Healing
 from addon_operator.helm.release import FINGERPRINT_LABEL, OBJECTS_ANNOTATION, RENDERED_LABEL
 from addon_operator.helm.storage import ReleaseStorage
-from addon_operator.jsondoc import JsonObject, JsonValue, lookup
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.refs import CONFIG_MAPS, SECRETS, ObjectKey
-from addon_operator.private_directory import PrivateDirectory
+from addon_operator.process.private_directory import PrivateDirectory
 from tests.cluster.test_devcluster import is_gone
 
 CONFIG_MAP = """

@@ -10,10 +10,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 import aiohttp
 import pytest
 
-from addon_operator import jsondoc
 from addon_operator.devcluster import DevCluster
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
-from addon_operator.jsondoc import JsonObject
 from addon_operator.kube import crds
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.informer import Event, Informer

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from addon_operator import jsondoc
 from addon_operator.devcluster import DevCluster
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import InputError, KubeError
 from addon_operator.helm.cluster import Cluster
-from addon_operator.jsondoc import JsonObject
 from addon_operator.kube import crds
 from addon_operator.kube.client import KubeClient, RequestStat
 from addon_operator.kube.refs import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, SECRETS

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 from addon_operator.devcluster import DevCluster
-from addon_operator.jsondoc import JsonObject
+from addon_operator.documents.jsondoc import JsonObject
 from tests.cluster.operator import Operator, adding, config_map_chart, eventually, noting_hook, operator
 
 # Helm's place in the order of hooks: a helm that notes `helm COMMAND` before it starts.

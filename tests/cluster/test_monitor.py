@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from addon_operator import jsondoc
 from addon_operator.devcluster import DevCluster
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
-from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient, RequestStat
 from addon_operator.kube.discovery import Discovery
 from addon_operator.kube.monitor import Change, Monitor, Monitors, WatchSpec

@@ -12,10 +12,10 @@ from typing import Protocol
 import pytest
 import yaml
 
-from addon_operator import jsondoc
 from addon_operator.devcluster import DevCluster
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import KubeError
-from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.patch_ops import parse
 from addon_operator.kube.patcher import ObjectPatcher

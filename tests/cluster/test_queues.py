@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from addon_operator.devcluster import DevCluster
-from addon_operator.jsondoc import JsonObject, JsonValue
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from tests.cluster.operator import Operator, bindings, config_map, eventually, hold, noting_hook, operator
 
 BURST = 240

@@ -10,7 +10,7 @@ import signal
 from pathlib import Path
 
 from addon_operator.devcluster import DevCluster
-from addon_operator.jsondoc import JsonValue, lookup
+from addon_operator.documents.jsondoc import JsonValue, lookup
 from tests.cluster.operator import (
     Operator,
     bindings,

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from addon_operator import jsondoc
 from addon_operator.devcluster import DevCluster
+from addon_operator.documents import jsondoc
 from addon_operator.errors import KubeError
 from addon_operator.kube.client import KubeClient
 from tests.cluster.operator import bindings, eventually, noting_hook, operator

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from addon_operator import jsondoc
 from addon_operator.devcluster import DevCluster
 from addon_operator.devcluster.commands import API_ONLY
-from addon_operator.jsondoc import lookup
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import lookup
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.informer import Informer
 from addon_operator.kube.refs import CONFIG_MAPS

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from addon_operator.devcluster import DevCluster
-from addon_operator.jsondoc import JsonObject
+from addon_operator.documents.jsondoc import JsonObject
 from tests.cluster.operator import adding, bindings, config_map, eventually, hold, noting_hook, operator
 
 EACH_SECOND = "* * * * * *"

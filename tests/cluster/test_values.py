@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from addon_operator.devcluster import DevCluster
-from addon_operator.jsondoc import JsonObject, JsonValue, lookup
+from addon_operator.documents.jsondoc import JsonObject, JsonValue, lookup
 from tests.cluster.operator import Operator, config_map_chart, eventually, operator
 
 # Shows what it was given, then hands over the patches that the test has laid ready.

@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 
 from addon_operator.devcluster import DevCluster
-from addon_operator.jsondoc import JsonObject, JsonValue
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from tests.cluster.operator import (
     Operator,
     bindings,

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 from addon_operator.devcluster import DevCluster
-from addon_operator.jsondoc import JsonObject, JsonValue, lookup
+from addon_operator.documents.jsondoc import JsonObject, JsonValue, lookup
 from tests.cluster.operator import (
     Operator,
     bindings,

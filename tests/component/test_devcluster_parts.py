@@ -20,7 +20,7 @@ from addon_operator.devcluster.cluster import is_schedulable, reserve
 from addon_operator.devcluster.component import Component
 from addon_operator.devcluster.files import Lock, State, read_state, remove, write_private, write_state
 from addon_operator.devcluster.leash import Leashed
-from addon_operator.jsondoc import JsonObject
+from addon_operator.documents.jsondoc import JsonObject
 
 Write = Callable[[Path, str], Path]
 

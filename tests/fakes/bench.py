@@ -10,14 +10,15 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from datetime import UTC, datetime
 from pathlib import Path
 
-from addon_operator.backoff import RetryPolicy
+from addon_operator.bindings.hook_bindings import Reactions
+from addon_operator.bindings.kubernetes import HookMonitors
 from addon_operator.configmap.config import OperatorConfig
-from addon_operator.cron import Cron
 from addon_operator.dispatch.converge import ConvergeHandler
 from addon_operator.dispatch.handlers import Handlers
 from addon_operator.dispatch.intake import Intake
 from addon_operator.dispatch.reviews import HookReviewer
 from addon_operator.dispatch.routing import startup_tasks
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import (
     AddonOperatorError,
     HookConfigError,
@@ -33,10 +34,8 @@ from addon_operator.hooks.catalog import HookCatalog
 from addon_operator.hooks.effects import HookRuns
 from addon_operator.hooks.engine import HookEngine
 from addon_operator.hooks.hook import Hook
-from addon_operator.hooks.monitors import HookMonitors
-from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.patcher import ObjectPatcher
-from addon_operator.metrics import Metrics
+from addon_operator.metrics.operator import Metrics
 from addon_operator.modules.crds import CrdInstaller, Definitions
 from addon_operator.modules.deployment import ModuleDeployment
 from addon_operator.modules.enablement import Enablement
@@ -45,8 +44,9 @@ from addon_operator.modules.loader import ModuleLoader
 from addon_operator.modules.module import Module
 from addon_operator.modules.registry import ModuleRegistry, ModuleState
 from addon_operator.modules.runner import ModuleRunner
-from addon_operator.process import Exit
-from addon_operator.reactions import Reactions
+from addon_operator.process.child import Exit
+from addon_operator.retry import RetryPolicy
+from addon_operator.schedule.timer import Cron
 from addon_operator.tasks.queue import QueueSet
 from addon_operator.tasks.task import Converge, Outcome, Reason, Task, describe
 from addon_operator.values import patches

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import InputError
-from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.server.inspector import (
     ExplainView,
     FlagView,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import AddonOperatorError
 from addon_operator.hooks.bindings import Admission, AdmissionKind, AdmissionRule, Conversion
 from addon_operator.hooks.call import HookId
-from addon_operator.jsondoc import JsonObject
 from addon_operator.webhooks.review import AdmissionAnswer, ConversionAnswer, bare
 
 ALLOWED = AdmissionAnswer(allowed=True)

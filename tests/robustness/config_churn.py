@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from addon_operator.configmap.document import ConfigDocument, parse
-from addon_operator.jsondoc import JsonObject, JsonValue
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.values.layers import GLOBAL, section_key
 from tests.cluster.objects import administrator
 from tests.cluster.operator import Operator, eventually

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from addon_operator.devcluster.api import Api
-from addon_operator.jsondoc import JsonObject, JsonValue, lookup
+from addon_operator.documents.jsondoc import JsonObject, JsonValue, lookup
 from tests.cluster.objects import administrator
 from tests.cluster.operator import Operator, eventually
 from tests.robustness.requests import counts

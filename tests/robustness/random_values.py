@@ -9,7 +9,7 @@ from typing import Final
 
 import yaml
 
-from addon_operator.jsondoc import JsonObject, JsonValue
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 
 MOST_INTEGER: Final = 2**31 - 1
 _WORDS: Final = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Final
 
-from addon_operator.jsondoc import JsonObject, JsonValue
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.server.pages import ROUTES
 from tests.cluster.operator import Operator, config_map, config_map_chart, eventually, noting_hook
 from tests.robustness import workload

@@ -17,7 +17,7 @@ from typing import Final
 import yaml
 
 from addon_operator.configmap.document import MAINTENANCE_SUFFIX, NO_RECONCILIATION
-from addon_operator.jsondoc import JsonObject
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.modules.module import split_directory_name
 from addon_operator.values.layers import ENABLED_SUFFIX, GLOBAL, section_key
 from tests.robustness.random_values import changed_value, random_value, random_yaml

@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from addon_operator.jsondoc import JsonObject
+from addon_operator.documents.jsondoc import JsonObject
 from tests.robustness.endstate import EndState, differences, from_objects, normalised, recreated
 from tests.robustness.faults import Fault, Faults
 from tests.robustness.interruption import Case, allowed_revisions

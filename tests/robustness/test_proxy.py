@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from addon_operator.devcluster import DevCluster
-from addon_operator.jsondoc import JsonObject
+from addon_operator.documents.jsondoc import JsonObject
 from tests.robustness.faults import Faults
 from tests.robustness.proxy import Proxy, Trap, proxy
 from tests.robustness.requests import Point, Target

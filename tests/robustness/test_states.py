@@ -21,7 +21,7 @@ from typing import Final
 import pytest
 
 from addon_operator.devcluster import DevCluster
-from addon_operator.jsondoc import JsonObject, JsonValue
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from tests.cluster.operator import Operator, operator
 from tests.robustness import configurable, workload
 from tests.robustness.config_churn import ConfigChurn

@@ -22,7 +22,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from addon_operator.jsondoc import JsonObject
+from addon_operator.documents.jsondoc import JsonObject
 from tests.cluster.operator import config_map_chart
 
 MODULES: Final = (

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from addon_operator.documents.jsondoc import JsonObject
+from addon_operator.documents.yamldoc import YamlError
 from addon_operator.errors import ModuleError
 from addon_operator.helm.chart import ChartReader, crd_documents, prepare_chart
-from addon_operator.jsondoc import JsonObject
-from addon_operator.yamldoc import YamlError
 
 CRD = "kind: CustomResourceDefinition\nmetadata: {name: %s}\n"
 

@@ -10,11 +10,11 @@ from typing import TypeVar, cast
 
 import pytest
 
-from addon_operator import jsondoc
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import KubeError
 from addon_operator.helm.cluster import Cluster
 from addon_operator.helm.healing import Healing
-from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.discovery import Discovery
 from addon_operator.kube.history import History

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from addon_operator import process
 from addon_operator.helm.relay import relayed
-from addon_operator.process import Exit
+from addon_operator.process import child
+from addon_operator.process.child import Exit
 
 LARGE = 3 * 2**18
 
@@ -27,7 +27,7 @@ def renderer(flags: list[str]) -> list[str]:
 
 async def helm(flags: list[str], manifest: Path) -> tuple[Exit, bytes]:
     argv = ["/bin/sh", "-c", 'exec "$@" <"$0"', str(manifest), *renderer(flags)]
-    return await process.capture(argv, env=dict(os.environ), timeout_s=60, max_bytes=2**24)
+    return await child.capture(argv, env=dict(os.environ), timeout_s=60, max_bytes=2**24)
 
 
 @pytest.mark.parametrize("size", [0, 1, LARGE])
@@ -74,7 +74,7 @@ async def test_an_answer_that_is_cut_off_fails_the_run(tmp_path: Path) -> None:
         script = f"{renderer(flags)[2]}"
         slow = script.replace("cat <&3", "head -c 10 <&3")
         argv = ["/bin/sh", "-c", slow, *renderer(flags)[3:]]
-        ended, output = await process.capture(argv, env=dict(os.environ), timeout_s=60, max_bytes=2**20)
+        ended, output = await child.capture(argv, env=dict(os.environ), timeout_s=60, max_bytes=2**20)
     assert started.is_set()
     assert (ended.code, output) == (1, b"x" * 10)
 

@@ -8,9 +8,9 @@ import pytest
 import structlog
 from structlog.testing import LogCapture
 
-from addon_operator import process
 from addon_operator.hooks.engine import HookEngine
-from addon_operator.private_directory import PrivateDirectory
+from addon_operator.process import child
+from addon_operator.process.private_directory import PrivateDirectory
 from tests.fakes.children import children
 
 WriteHook = Callable[..., Path]
@@ -20,9 +20,9 @@ WriteHook = Callable[..., Path]
 def nothing_leaks() -> Iterator[None]:
     """No test leaves a process, a zombie or a file descriptor behind."""
     descriptors, before = set(Path("/proc/self/fd").iterdir()), children()
-    process.adopt_orphans()
+    child.adopt_orphans()
     yield
-    process.adopt_orphans(on=False)
+    child.adopt_orphans(on=False)
     assert children() - before == set()
     assert set(Path("/proc/self/fd").iterdir()) - descriptors == set()
 

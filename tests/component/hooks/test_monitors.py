@@ -10,17 +10,17 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import LogCapture
 
+from addon_operator.bindings.kubernetes import HookMonitors
 from addon_operator.errors import KubeError
 from addon_operator.hooks.bindings import Conversion, HookConfig, Kubernetes, Lifecycle, LifecycleKind, WatchEvent
 from addon_operator.hooks.call import HookId
 from addon_operator.hooks.context import ObjectEvent, Synchronization
 from addon_operator.hooks.folding import MOST_CONTEXTS
 from addon_operator.hooks.hook import Hook
-from addon_operator.hooks.monitors import HookMonitors
 from addon_operator.kube.monitor import WatchSpec
 from addon_operator.kube.refs import ObjectKey
 from addon_operator.kube.snapshot import Item
-from addon_operator.metrics import Metrics
+from addon_operator.metrics.operator import Metrics
 from tests.fakes import clock
 from tests.fakes.monitors import FakeMonitor, FakeMonitors
 

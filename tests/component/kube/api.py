@@ -12,8 +12,8 @@ from typing import TypeAlias
 import yaml
 from aiohttp import web
 
-from addon_operator import jsondoc
-from addon_operator.jsondoc import JsonObject, JsonValue
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError, SettingsError
-from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient, RequestStat
 from addon_operator.webhooks.certificates import Authority, make_context
 from tests.component.kube.api import Api, breaks, gives, refuses, streams

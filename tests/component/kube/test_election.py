@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 from aiohttp import web
 
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import LeaseLost
-from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.election import Election, Timing
 from addon_operator.kube.holder import Holder

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from addon_operator.jsondoc import JsonObject
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.history import Rewind
 from addon_operator.kube.informer import Informer

@@ -7,9 +7,9 @@ import itertools
 from collections.abc import AsyncIterator, Mapping
 from typing import cast
 
-from addon_operator import jsondoc
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
-from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.history import History
 from addon_operator.kube.informer import Event, Informer

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from addon_operator.dispatch.routing import startup_tasks
-from addon_operator.jsondoc import JsonObject
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.tasks.task import Reason, RunModules, Task
 from tests.fakes import bench as benches
 from tests.fakes.bench import Answer, Bench, hook_file, write_hook

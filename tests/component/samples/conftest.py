@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from addon_operator import metric_ops
 from addon_operator.devcluster.binaries import require
-from addon_operator.jsondoc import JsonObject, JsonValue, loads
+from addon_operator.documents.jsondoc import JsonObject, JsonValue, loads
 from addon_operator.kube import patch_ops
 from addon_operator.kube.patch_ops import ObjectOperation
-from addon_operator.metric_ops import MetricOperation
+from addon_operator.metrics import operations
+from addon_operator.metrics.operations import MetricOperation
 from addon_operator.webhooks.review import (
     AdmissionAnswer,
     ConversionAnswer,
@@ -68,7 +68,7 @@ class HookRun:
 
     def metrics(self) -> tuple[MetricOperation, ...]:
         """Reads the metrics as the operator does."""
-        return metric_ops.parse(self.files["METRICS_PATH"].encode(), "METRICS_PATH")
+        return operations.parse(self.files["METRICS_PATH"].encode(), "METRICS_PATH")
 
     def admission(self) -> AdmissionAnswer:
         """Reads the answer to an admission review as the operator does."""

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from addon_operator import yamldoc
-from addon_operator.jsondoc import JsonObject, lookup
+from addon_operator.documents import yamldoc
+from addon_operator.documents.jsondoc import JsonObject, lookup
 from tests.component.samples.conftest import MODULES
 from tests.fakes.modules import helm_starts, write_counting_helm, write_modules
 

@@ -15,6 +15,7 @@ import jq
 import jsonpatch
 import pytest
 
+from addon_operator.documents.jsondoc import JsonObject, JsonValue, loads
 from addon_operator.hooks.bindings import (
     Admission,
     Conversion,
@@ -25,9 +26,8 @@ from addon_operator.hooks.bindings import (
     parse_config,
 )
 from addon_operator.hooks.call import HookId
-from addon_operator.jsondoc import JsonObject, JsonValue, loads
 from addon_operator.kube.patch_ops import Create
-from addon_operator.metric_ops import Record
+from addon_operator.metrics.operations import Record
 from tests.component.samples.conftest import GLOBAL_HOOKS, MODULES, NAMESPACE, RESULTS, ROOT, HookBench
 
 HOOKS = sorted([*GLOBAL_HOOKS.glob("hooks/*.*"), *MODULES.glob("*/hooks/*.*")])

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from addon_operator.documents.jsondoc import dumps
 from addon_operator.errors import ValuesRejected
-from addon_operator.jsondoc import dumps
 from addon_operator.modules.loader import ModuleLoader, Scan
 from addon_operator.values.patches import parse
 from addon_operator.values.store import ValuesStore

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.hooks import bindings
 from addon_operator.hooks.call import HookId
-from addon_operator.jsondoc import JsonObject
-from addon_operator.metric_ops import Record
+from addon_operator.metrics.operations import Record
 from tests.component.sdk.conftest import WriteHook
 from tests.component.shell.bench import HookBench
 

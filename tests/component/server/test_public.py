@@ -8,8 +8,8 @@ import aiohttp
 import pytest
 
 from addon_operator.errors import SettingsError
-from addon_operator.metric_ops import Record
-from addon_operator.metrics import Metrics
+from addon_operator.metrics.operations import Record
+from addon_operator.metrics.operator import Metrics
 from addon_operator.server.public import PublicServer
 from addon_operator.server.status import ConvergeStatus, Startup
 

@@ -9,9 +9,9 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from addon_operator import metric_ops
-from addon_operator.jsondoc import JsonObject, JsonValue
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.kube import patch_ops
+from addon_operator.metrics import operations
 from addon_operator.values import patches
 
 PROJECT = Path(__file__).parents[3]
@@ -53,8 +53,8 @@ class HookRun:
         """Answers the config values after the hook, by the operator's rules."""
         return patches.resolve(self.patch("CONFIG_VALUES_JSON_PATCH_PATH"), self.config_values, "config").document
 
-    def metrics(self) -> tuple[metric_ops.MetricOperation, ...]:
-        return metric_ops.parse(self.files["METRICS_PATH"], "METRICS_PATH")
+    def metrics(self) -> tuple[operations.MetricOperation, ...]:
+        return operations.parse(self.files["METRICS_PATH"], "METRICS_PATH")
 
     def objects(self) -> tuple[patch_ops.ObjectOperation, ...]:
         return patch_ops.parse(self.files["KUBERNETES_PATCH_PATH"], "KUBERNETES_PATCH_PATH")

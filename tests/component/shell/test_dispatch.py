@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.hooks import bindings
 from addon_operator.hooks.call import HookId
-from addon_operator.jsondoc import JsonObject
 from tests.component.shell.bench import HookBench
 from tests.component.shell.conftest import LIBRARY, RunHandler
 

@@ -10,9 +10,9 @@ import sys
 import pytest
 
 from addon_operator import sdk
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.hooks import bindings
 from addon_operator.hooks.call import HookId
-from addon_operator.jsondoc import JsonObject
 from addon_operator.sdk import operations
 from tests.component.shell.bench import PROJECT, HookBench, HookRun
 from tests.component.shell.conftest import LIBRARY

@@ -12,7 +12,7 @@ from addon_operator.errors import HookTimedOut
 from addon_operator.hooks.call import HookCall, HookId
 from addon_operator.hooks.engine import HookEngine
 from addon_operator.kube import patch_ops
-from addon_operator.private_directory import PrivateDirectory
+from addon_operator.process.private_directory import PrivateDirectory
 from addon_operator.values.patches import Operation
 from tests.component.shell.bench import VALUES, HookBench
 from tests.component.shell.conftest import LIBRARY

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from addon_operator.jsondoc import JsonObject
+from addon_operator.documents.jsondoc import JsonObject
 from tests.component.shell.bench import PROJECT, HookBench, HookRun
 from tests.component.shell.conftest import LIBRARY
 

@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 from addon_operator.cli.shell_lib import shell_lib
-from addon_operator.jsondoc import JsonObject, JsonValue
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.kube import patch_ops
 from addon_operator.kube.patch_ops import Common, Create, Delete, JqPatch, JsonPatch, MergePatch, Target
-from addon_operator.metric_ops import Expire, Record
+from addon_operator.metrics.operations import Expire, Record
 from tests.component.shell.bench import HookBench
 from tests.component.shell.conftest import LIBRARY, RunHandler
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from addon_operator import jsondoc
-from addon_operator.jsondoc import JsonObject, JsonValue
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from tests.component.shell.bench import HookBench
 from tests.component.shell.conftest import LIBRARY, RunHandler
 

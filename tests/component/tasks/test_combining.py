@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from addon_operator.backoff import RetryPolicy
 from addon_operator.hooks.bindings import Kubernetes, Schedule
 from addon_operator.hooks.call import HookId
 from addon_operator.hooks.context import Context, LifecycleContext, ObjectEvent, Synchronization, Tick
 from addon_operator.hooks.folding import MOST_CONTEXTS
+from addon_operator.retry import RetryPolicy
 from addon_operator.tasks.queue import CROWD, Attempt, TaskQueue
 from addon_operator.tasks.task import Again, Done, Outcome, Park, Reason, Retry, RunHook, RunModules, Task
 from tests.fakes import clock

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 
 import pytest
 
-from addon_operator.backoff import RetryPolicy
 from addon_operator.errors import HookFailed
+from addon_operator.retry import RetryPolicy
 from addon_operator.tasks.queue import Attempt, QueueSet, TaskQueue
 from addon_operator.tasks.task import (
     Again,

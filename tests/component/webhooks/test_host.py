@@ -17,11 +17,11 @@ import structlog
 from aiohttp import web
 from structlog.typing import EventDict
 
-from addon_operator import jsondoc
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError, SettingsError
 from addon_operator.hooks.bindings import AdmissionRule
 from addon_operator.hooks.call import HookId
-from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.history import History
 from addon_operator.kube.reachability import Reachability

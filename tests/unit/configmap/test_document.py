@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon_operator import jsondoc
 from addon_operator.configmap import document
 from addon_operator.configmap.document import ConfigChange, ConfigDocument
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonValue
 from addon_operator.errors import ConfigMapError
-from addon_operator.jsondoc import JsonValue
 from tests.unit.values.strategies import objects, values
 
 WHERE = "ConfigMap ns/addon-operator"

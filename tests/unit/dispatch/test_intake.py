@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from addon_operator.backoff import RetryPolicy
 from addon_operator.dispatch.intake import Intake
 from addon_operator.hooks.bindings import HookConfig, Kubernetes, Schedule
 from addon_operator.hooks.call import Changes, HookId
@@ -16,6 +15,7 @@ from addon_operator.hooks.hook import Hook
 from addon_operator.kube.crds import Source
 from addon_operator.modules.plan import Verdict
 from addon_operator.modules.registry import ModuleRegistry
+from addon_operator.retry import RetryPolicy
 from addon_operator.tasks.queue import QueueSet
 from addon_operator.tasks.task import Done, Outcome, Reason, RunHook, RunModules, Task
 from tests.fakes import clock

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon_operator import yamldoc
+from addon_operator.documents import yamldoc
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.helm.labels import add_labels
 from addon_operator.helm.manifest import documents
-from addon_operator.jsondoc import JsonObject, JsonValue
 
 LABELS = {"heritage": "addon-operator", "example.com/on": "true"}
 

@@ -6,8 +6,8 @@ from typing import cast
 
 import pytest
 
-from addon_operator.helm.leftovers import hooks_in_the_way
-from addon_operator.jsondoc import JsonObject, JsonValue
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
+from addon_operator.helm.orphans import hooks_in_the_way
 
 JOB = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: x}\n"
 LEFT: JsonObject = {

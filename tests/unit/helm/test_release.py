@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from addon_operator.documents.jsondoc import JsonValue
 from addon_operator.helm.release import (
     CHECKSUM_LABEL,
     FINGERPRINT_LABEL,
@@ -19,7 +20,6 @@ from addon_operator.helm.release import (
     owned,
 )
 from addon_operator.helm.traits import ChartTraits
-from addon_operator.jsondoc import JsonValue
 from addon_operator.kube.refs import ObjectKey
 
 FINE = ReleaseFacts(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from addon_operator.documents.jsondoc import JsonValue
 from addon_operator.helm.traits import ChartTraits, api_answer, changed_words, scan_chart
-from addon_operator.jsondoc import JsonValue
 
 
 def scan(**templates: str) -> ChartTraits:

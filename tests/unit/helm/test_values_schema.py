@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.helm.values_schema import closed_root, fitting
-from addon_operator.jsondoc import JsonObject, JsonValue
 
 EMPTY: JsonObject = {"global": {"a": 1}, "demo": {}}
 CLOSED: JsonObject = {"additionalProperties": False}

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import HookConfigError
 from addon_operator.hooks import bindings
 from addon_operator.hooks.bindings import (
@@ -23,7 +24,6 @@ from addon_operator.hooks.bindings import (
     Throttle,
 )
 from addon_operator.hooks.call import HookId, Scope
-from addon_operator.jsondoc import JsonObject, JsonValue
 
 GLOBAL = HookId(None, "hooks/x.sh")
 MODULE = HookId("alpha", "hooks/x.sh")

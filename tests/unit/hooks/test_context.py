@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.hooks.bindings import (
     Admission,
     AdmissionKind,
@@ -35,7 +36,6 @@ from addon_operator.hooks.context import (
     fitting,
     group_of,
 )
-from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.kube.snapshot import Item
 
 EVENTS: Final[tuple[WatchEvent, ...]] = ("Added", "Modified", "Deleted")

@@ -7,6 +7,7 @@ import textwrap
 
 import pytest
 
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.hooks.bindings import (
     HookConfig,
     Kubernetes,
@@ -17,7 +18,6 @@ from addon_operator.hooks.bindings import (
     parse_config,
 )
 from addon_operator.hooks.call import HookId, Scope
-from addon_operator.jsondoc import JsonObject
 
 
 def parsed(text: str | JsonObject, scope: Scope = "global") -> HookConfig:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
-from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.discovery import Discovery, parse
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from addon_operator.jsondoc import JsonObject
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.kube.election import Record
 from addon_operator.kube.holder import Identity, title
 

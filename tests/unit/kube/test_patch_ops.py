@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from addon_operator.documents.jsondoc import JsonObject, JsonValue, dumps
 from addon_operator.errors import InputError
-from addon_operator.jsondoc import JsonObject, JsonValue, dumps
 from addon_operator.kube.patch_ops import (
     Common,
     Create,

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import InvariantBroken
-from addon_operator.jsondoc import JsonObject
 from addon_operator.kube.refs import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,

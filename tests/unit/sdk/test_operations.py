@@ -7,10 +7,11 @@ import json
 
 import pytest
 
-from addon_operator import metric_ops, sdk
+from addon_operator import sdk
 from addon_operator.kube import patch_ops
 from addon_operator.kube.patch_ops import Common, Create, Delete, JqPatch, JsonPatch, MergePatch, Target
-from addon_operator.metric_ops import Expire, Record
+from addon_operator.metrics import operations
+from addon_operator.metrics.operations import Expire, Record
 
 CONFIG_MAP: sdk.JsonObject = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ü", "namespace": "b"}}
 
@@ -30,7 +31,7 @@ def test_metrics(context: sdk.Context) -> None:
     context.metrics.set("temperature", -3)
     context.metrics.observe("seconds", 0.25, buckets=[0.1, 1], labels={"path": "/"}, group="g")
     context.metrics.expire("old")
-    assert metric_ops.parse(context.results()["METRICS_PATH"].encode(), "") == (
+    assert operations.parse(context.results()["METRICS_PATH"].encode(), "") == (
         Record(1, "runs_total", "counter", 1),
         Record(2, "runs_total", "counter", 2.5, (("text", 'a "b"\nü'),), group="g"),
         Record(3, "temperature", "gauge", -3),

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon_operator import yamldoc
-from addon_operator.jsondoc import JsonObject, JsonValue, join
+from addon_operator.documents import yamldoc
+from addon_operator.documents.jsondoc import JsonObject, JsonValue, join
 from addon_operator.server.layout import cell, commented_yaml, duration_text, printable, table
 
 # Two alphabets as two strategies: as one, the special characters would hardly ever be drawn.

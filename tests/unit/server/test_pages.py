@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 import yaml
 
-from addon_operator.jsondoc import JsonValue
+from addon_operator.documents.jsondoc import JsonValue
 from addon_operator.server.inspector import ExplainView, FlagView, QueueView, TaskView
 from addon_operator.server.pages import ROUTES, Format, Page, Query, Route, modules_table
 from tests.fakes.inspector import ALPHA, EXPLAIN_ALPHA, GAMMA, StillInspector

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from addon_operator.jsondoc import JsonObject, JsonValue
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 
 KEYS = st.sampled_from(["a", "b", "c", "d/e", "~"])
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given
 
-from addon_operator import jsondoc
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import ModuleError
-from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.values import layers
 from addon_operator.values.layers import EnableFlag, Origin, StaticLayer
 from tests.unit.values.strategies import objects, values

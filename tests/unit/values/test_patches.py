@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon_operator import jsondoc
-from addon_operator.jsondoc import JsonObject, JsonValue
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.values import patches
 from addon_operator.values.patches import Operation, OperationName, PatchError
 from tests.unit.values.strategies import KEYS, maps_only, objects, values

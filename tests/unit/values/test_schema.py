@@ -4,9 +4,9 @@ import copy
 
 import pytest
 
-from addon_operator import yamldoc
+from addon_operator.documents import yamldoc
+from addon_operator.documents.jsondoc import JsonValue
 from addon_operator.errors import SchemaError
-from addon_operator.jsondoc import JsonValue
 from addon_operator.values.schema import SectionSchemas, parse_schemas
 
 SECRET = "hunter2"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon_operator import jsondoc, yamldoc
+from addon_operator.documents import jsondoc, yamldoc
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import ModuleError, ValuesRejected
-from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.values import layers, patches
 from addon_operator.values.layers import Origin
 from addon_operator.values.patches import Operation

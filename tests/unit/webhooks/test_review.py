@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon_operator import jsondoc
+from addon_operator.documents import jsondoc
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import InputError
-from addon_operator.jsondoc import JsonObject, JsonValue
 from addon_operator.webhooks import review
 from addon_operator.webhooks.review import AdmissionAnswer, ConversionAnswer
 
