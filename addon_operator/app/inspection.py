@@ -15,7 +15,7 @@ from addon_operator.configmap.config import OperatorConfig
 from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import InputError
-from addon_operator.hooks.bindings import Kubernetes
+from addon_operator.hooks.config.model import Kubernetes
 from addon_operator.hooks.hook import Hook, LoadedHooks
 from addon_operator.kube.reachability import Reachability
 from addon_operator.modules.deployment import ModuleDeployment

@@ -28,8 +28,8 @@ from addon_operator.errors import AddonOperatorError, HookConfigError, Invariant
 from addon_operator.helm.binary import find_helm
 from addon_operator.helm.client import HelmClient
 from addon_operator.helm.cluster import Cluster
-from addon_operator.hooks.bindings import MAIN_QUEUE
 from addon_operator.hooks.catalog import HookCatalog, global_root
+from addon_operator.hooks.config.model import MAIN_QUEUE
 from addon_operator.hooks.context import Synchronization
 from addon_operator.hooks.engine import HookEngine
 from addon_operator.kube import events

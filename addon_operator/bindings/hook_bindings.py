@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 
 from addon_operator.bindings.kubernetes import HookMonitors
 from addon_operator.errors import HookConfigError
-from addon_operator.hooks.bindings import Admission, Schedule
 from addon_operator.hooks.call import HookId
+from addon_operator.hooks.config.model import Admission, Schedule
 from addon_operator.hooks.hook import Hook
 from addon_operator.logs import get_logger
 from addon_operator.schedule.crontab import Crontab

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Literal, TypeAlias
 
 from addon_operator.errors import KubeError
-from addon_operator.hooks.bindings import Kubernetes
 from addon_operator.hooks.call import HookId
+from addon_operator.hooks.config.model import Kubernetes
 from addon_operator.hooks.context import Context, ObjectEvent, Synchronization, fitting
 from addon_operator.hooks.folding import MOST_CONTEXTS, bounded
 from addon_operator.hooks.hook import Hook

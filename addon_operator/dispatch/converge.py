@@ -14,8 +14,8 @@ from addon_operator.dispatch.routing import global_values_changed, hook_tasks, p
 from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonValue
 from addon_operator.errors import AddonOperatorError
-from addon_operator.hooks.bindings import LifecycleKind
 from addon_operator.hooks.call import HookId
+from addon_operator.hooks.config.model import LifecycleKind
 from addon_operator.logs import get_logger
 from addon_operator.metrics.operator import Metrics
 from addon_operator.modules.enablement import Enablement

@@ -21,8 +21,8 @@ from addon_operator.dispatch.routing import (
     split_main,
 )
 from addon_operator.errors import AddonOperatorError, HookError, HookUnreachable
-from addon_operator.hooks.bindings import MAIN_QUEUE, Throttle
 from addon_operator.hooks.call import Changes, HookId
+from addon_operator.hooks.config.model import MAIN_QUEUE, Throttle
 from addon_operator.hooks.context import Context, ObjectEvent, Synchronization, Tick
 from addon_operator.hooks.effects import HookRuns, Run
 from addon_operator.hooks.hook import Hook, LoadedHooks

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 from addon_operator.dispatch import routing
 from addon_operator.helm.release import ReleaseFacts
-from addon_operator.hooks.bindings import Schedule
 from addon_operator.hooks.call import Changes, HookId
+from addon_operator.hooks.config.model import Schedule
 from addon_operator.hooks.context import ObjectEvent, Synchronization
 from addon_operator.hooks.hook import Hook
 from addon_operator.kube.refs import ObjectKey

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import BadReply, HookError, HookFailed, HookUnreachable, InputError
-from addon_operator.hooks.bindings import Admission, Conversion
 from addon_operator.hooks.call import Changes, HookId
+from addon_operator.hooks.config.model import Admission, Conversion
 from addon_operator.hooks.context import Convert, Review
 from addon_operator.hooks.effects import HookRuns, Run
 from addon_operator.hooks.hook import Hook

@@ -11,8 +11,8 @@ from typing import Final
 
 from addon_operator.configmap.document import ConfigChange
 from addon_operator.helm.release import PENDING, ReleaseFacts
-from addon_operator.hooks.bindings import MAIN_QUEUE, LifecycleKind, Schedule
 from addon_operator.hooks.call import Changes, HookId
+from addon_operator.hooks.config.model import MAIN_QUEUE, LifecycleKind, Schedule
 from addon_operator.hooks.context import LifecycleContext, ObjectEvent, Synchronization, Tick
 from addon_operator.hooks.hook import Hook, LoadedHooks
 from addon_operator.modules.plan import ConvergePlan

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from addon_operator.errors import HookConfigError
-from addon_operator.hooks.bindings import HookConfig
 from addon_operator.hooks.call import HookId
+from addon_operator.hooks.config.model import HookConfig
 from addon_operator.hooks.engine import HookEngine
 from addon_operator.hooks.hook import Hook, LoadedHooks
 

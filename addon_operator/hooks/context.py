@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, assert_never
 
 from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonObject, JsonValue
-from addon_operator.hooks.bindings import (
+from addon_operator.hooks.config.model import (
     Admission,
     Conversion,
     HookConfig,

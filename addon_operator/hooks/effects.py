@@ -17,8 +17,8 @@ from typing import TypeVar
 
 from addon_operator.configmap.config import OperatorConfig
 from addon_operator.errors import AddonOperatorError, BadReply, HookError, HookFailed, InputError
-from addon_operator.hooks.bindings import Kubernetes
 from addon_operator.hooks.call import Changes, Effects, HookCall, HookId, Response
+from addon_operator.hooks.config.model import Kubernetes
 from addon_operator.hooks.context import Context, binding_name, encode
 from addon_operator.hooks.engine import HookEngine
 from addon_operator.hooks.hook import Hook

@@ -14,9 +14,10 @@ from typing import Final
 
 from addon_operator.documents.jsondoc import JsonValue
 from addon_operator.errors import BadReply, HookConfigError, HookError, HookFailed, HookTimedOut, HookUnreachable
-from addon_operator.hooks import bindings, files, transport_local
-from addon_operator.hooks.bindings import HookConfig
+from addon_operator.hooks import files, transport_local
 from addon_operator.hooks.call import ENABLED_SCRIPT, EnabledAnswer, HookCall, HookId, HookResult, Scope
+from addon_operator.hooks.config import parser
+from addon_operator.hooks.config.model import HookConfig
 from addon_operator.hooks.files import Content, Workspace
 from addon_operator.hooks.output import HookOutput
 from addon_operator.logs import get_logger
@@ -118,7 +119,7 @@ class HookEngine:
             text = printed.decode()
         except UnicodeDecodeError as error:
             raise HookConfigError(f"{hook}: --config printed something that is not UTF-8 text") from error
-        return bindings.parse_config(text, scope=scope, hook=hook)
+        return parser.parse_config(text, scope=scope, hook=hook)
 
     async def _execute(
         self, path: Path, hook: HookId, workspace: Workspace, *, timeout_s: float, fields: Mapping[str, str]

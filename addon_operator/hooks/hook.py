@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from addon_operator.hooks.bindings import HookConfig, LifecycleKind
 from addon_operator.hooks.call import HookId
+from addon_operator.hooks.config.model import HookConfig, LifecycleKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from typing import assert_never
 
 from addon_operator.bindings.hook_bindings import Reactions
 from addon_operator.errors import AddonOperatorError, HookConfigError, InputError, KubeError, ValuesRejected
-from addon_operator.hooks.bindings import MAIN_QUEUE
 from addon_operator.hooks.catalog import HookCatalog
+from addon_operator.hooks.config.model import MAIN_QUEUE
 from addon_operator.hooks.context import LifecycleContext
 from addon_operator.hooks.effects import HookRuns, Run
 from addon_operator.hooks.hook import Hook, LoadedHooks

@@ -18,8 +18,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol, TypeAlias, assert_never
 
 from addon_operator.errors import AddonOperatorError
-from addon_operator.hooks.bindings import MAIN_QUEUE
 from addon_operator.hooks.call import HookId
+from addon_operator.hooks.config.model import MAIN_QUEUE
 from addon_operator.hooks.folding import MOST_CONTEXTS
 from addon_operator.logs import get_logger, traces
 from addon_operator.retry import RetryPolicy

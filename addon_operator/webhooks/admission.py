@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import AddonOperatorError, BadReply
-from addon_operator.hooks.bindings import Admission
 from addon_operator.hooks.call import HookId
+from addon_operator.hooks.config.model import Admission
 from addon_operator.logs import get_logger
 from addon_operator.webhooks.review import AdmissionAnswer, Reviewer, encode_admission, parse_admission
 

@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import quote
 
 from addon_operator.documents.jsondoc import JsonObject, JsonValue
-from addon_operator.hooks.bindings import Admission, AdmissionKind, AdmissionRule
+from addon_operator.hooks.config.model import Admission, AdmissionKind, AdmissionRule
 from addon_operator.kube.refs import Resource
 from addon_operator.webhooks.endpoint import Address
 

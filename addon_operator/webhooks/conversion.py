@@ -11,8 +11,8 @@ from typing import Final
 
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import AddonOperatorError, BadReply, InputError
-from addon_operator.hooks.bindings import Conversion
 from addon_operator.hooks.call import HookId
+from addon_operator.hooks.config.model import Conversion
 from addon_operator.logs import get_logger
 from addon_operator.webhooks.review import (
     ConversionAnswer,

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
-from addon_operator.hooks.bindings import Admission, AdmissionKind, Conversion
 from addon_operator.hooks.call import HookId
+from addon_operator.hooks.config.model import Admission, AdmissionKind, Conversion
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.informer import Event, Informer
 from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, metadata_of

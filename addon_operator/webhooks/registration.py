@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, TypeVar
 from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import KubeError
-from addon_operator.hooks.bindings import AdmissionKind
+from addon_operator.hooks.config.model import AdmissionKind
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.informer import Event, Informer
 from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, Resource, metadata_of

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 
 from addon_operator.documents import jsondoc
+from addon_operator.documents.fields import Fields, parse_map
 from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import InputError
-from addon_operator.hooks.bindings import Admission, Conversion
 from addon_operator.hooks.call import HookId
-from addon_operator.hooks.fields import Fields, parse_map
+from addon_operator.hooks.config.model import Admission, Conversion
 from addon_operator.kube.refs import metadata_of
 
 T = TypeVar("T")

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from addon_operator.errors import HookConfigError, InputError
-from addon_operator.hooks.bindings import Admission, AdmissionKind, Conversion
 from addon_operator.hooks.call import HookId
+from addon_operator.hooks.config.model import Admission, AdmissionKind, Conversion
 from addon_operator.webhooks.conversion import ConversionStep, steps_of
 
 

@@ -19,8 +19,8 @@ from addon_operator.devcluster import DevCluster
 from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import HookConfigError, HookFailed, KubeError
-from addon_operator.hooks.bindings import AdmissionKind, AdmissionRule, Conversion
 from addon_operator.hooks.call import HookId
+from addon_operator.hooks.config.model import AdmissionKind, AdmissionRule, Conversion
 from addon_operator.kube.client import KubeClient, RequestStat
 from addon_operator.kube.refs import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, SECRETS, Resource, metadata_of
 from addon_operator.settings import WebhookServer

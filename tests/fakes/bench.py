@@ -28,9 +28,10 @@ from addon_operator.errors import (
     ModuleError,
 )
 from addon_operator.helm.release import ReleaseFacts
-from addon_operator.hooks.bindings import Admission, Conversion, HookConfig, parse_config
 from addon_operator.hooks.call import Effects, HookCall, HookId, HookResult, Scope
 from addon_operator.hooks.catalog import HookCatalog
+from addon_operator.hooks.config.model import Admission, Conversion, HookConfig
+from addon_operator.hooks.config.parser import parse_config
 from addon_operator.hooks.effects import HookRuns
 from addon_operator.hooks.engine import HookEngine
 from addon_operator.hooks.hook import Hook

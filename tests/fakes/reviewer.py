@@ -7,8 +7,8 @@ import dataclasses
 
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import AddonOperatorError
-from addon_operator.hooks.bindings import Admission, AdmissionKind, AdmissionRule, Conversion
 from addon_operator.hooks.call import HookId
+from addon_operator.hooks.config.model import Admission, AdmissionKind, AdmissionRule, Conversion
 from addon_operator.webhooks.review import AdmissionAnswer, ConversionAnswer, bare
 
 ALLOWED = AdmissionAnswer(allowed=True)

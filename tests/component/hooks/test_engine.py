@@ -14,8 +14,8 @@ from structlog.testing import LogCapture
 
 from addon_operator.documents.jsondoc import JsonValue
 from addon_operator.errors import BadReply, HookConfigError, HookFailed, HookTimedOut, HookUnreachable
-from addon_operator.hooks.bindings import HookConfig, Lifecycle
 from addon_operator.hooks.call import EnabledAnswer, HookCall, HookId, HookResult, Response
+from addon_operator.hooks.config.model import HookConfig, Lifecycle
 from addon_operator.hooks.engine import HookEngine
 from addon_operator.values.patches import Operation
 from tests.component.hooks.conftest import WriteHook

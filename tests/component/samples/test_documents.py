@@ -13,8 +13,8 @@ import pytest
 from addon_operator import settings
 from addon_operator.cli import cli
 from addon_operator.errors import HookConfigError
-from addon_operator.hooks.bindings import parse_config
 from addon_operator.hooks.call import HookId
+from addon_operator.hooks.config.parser import parse_config
 from tests.component.samples.conftest import ROOT, HookBench
 
 DOCUMENTS = sorted(

@@ -16,16 +16,9 @@ import jsonpatch
 import pytest
 
 from addon_operator.documents.jsondoc import JsonObject, JsonValue, loads
-from addon_operator.hooks.bindings import (
-    Admission,
-    Conversion,
-    HookConfig,
-    Kubernetes,
-    Lifecycle,
-    Schedule,
-    parse_config,
-)
 from addon_operator.hooks.call import HookId
+from addon_operator.hooks.config.model import Admission, Conversion, HookConfig, Kubernetes, Lifecycle, Schedule
+from addon_operator.hooks.config.parser import parse_config
 from addon_operator.kube.patch_ops import Create
 from addon_operator.metrics.operations import Record
 from tests.component.samples.conftest import GLOBAL_HOOKS, MODULES, NAMESPACE, RESULTS, ROOT, HookBench

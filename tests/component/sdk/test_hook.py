@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from addon_operator.documents.jsondoc import JsonObject
-from addon_operator.hooks import bindings
 from addon_operator.hooks.call import HookId
+from addon_operator.hooks.config import model, parser
 from addon_operator.metrics.operations import Record
 from tests.component.sdk.conftest import WriteHook
 from tests.component.shell.bench import HookBench
@@ -34,9 +34,9 @@ def main(ctx: Context) -> None:
 
 def test_config(bench: HookBench, write_hook: WriteHook) -> None:
     run = bench.run(write_hook(HOOK), "--config")
-    config = bindings.parse_config(run.stdout, scope="module", hook=HookId("my-module", "hooks/hook.py"))
-    assert config.lifecycle == (bindings.Lifecycle("beforeHelm", 10),)
-    assert config.kubernetes == (bindings.Kubernetes("nodes", "Node", jq_filter=".metadata.name"),)
+    config = parser.parse_config(run.stdout, scope="module", hook=HookId("my-module", "hooks/hook.py"))
+    assert config.lifecycle == (model.Lifecycle("beforeHelm", 10),)
+    assert config.kubernetes == (model.Kubernetes("nodes", "Node", jq_filter=".metadata.name"),)
     assert (run.code, run.is_silent) == (0, True)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from addon_operator.documents.jsondoc import JsonObject
-from addon_operator.hooks import bindings
 from addon_operator.hooks.call import HookId
+from addon_operator.hooks.config import model, parser
 from tests.component.shell.bench import HookBench
 from tests.component.shell.conftest import LIBRARY, RunHandler
 
@@ -122,8 +122,8 @@ def test_errexit_of_the_hook_is_kept(run_script: RunHandler, *, strict: bool) ->
 
 def test_config_is_what_the_author_prints(run_script: RunHandler) -> None:
     run = run_script("__config__() { printf 'configVersion: v1\\nbeforeHelm: 10\\n'; }\nhook::run \"$@\"", "--config")
-    config = bindings.parse_config(run.stdout, scope="module", hook=HookId("my-module", "hooks/hook.sh"))
-    assert config.lifecycle == (bindings.Lifecycle("beforeHelm", 10),)
+    config = parser.parse_config(run.stdout, scope="module", hook=HookId("my-module", "hooks/hook.sh"))
+    assert config.lifecycle == (model.Lifecycle("beforeHelm", 10),)
 
 
 @pytest.mark.parametrize(

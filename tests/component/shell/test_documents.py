@@ -11,8 +11,8 @@ import pytest
 
 from addon_operator import sdk
 from addon_operator.documents.jsondoc import JsonObject
-from addon_operator.hooks import bindings
 from addon_operator.hooks.call import HookId
+from addon_operator.hooks.config import parser
 from addon_operator.sdk import operations
 from tests.component.shell.bench import PROJECT, HookBench, HookRun
 from tests.component.shell.conftest import LIBRARY
@@ -28,7 +28,7 @@ def _example(language: str, number: int = 0) -> str:
 
 
 def _check(config: HookRun, run: HookRun, deleted: str) -> None:
-    parsed = bindings.parse_config(config.stdout, scope="module", hook=HookId("my-module", "hooks/x"))
+    parsed = parser.parse_config(config.stdout, scope="module", hook=HookId("my-module", "hooks/x"))
     assert parsed.order("beforeHelm") == 10
     assert (run.code, run.stderr) == (0, "")
     assert [(one.path, one.value) for one in run.patch()] == [("/myModule/internal", {"replicas": 2})]
@@ -47,7 +47,7 @@ def test_bash_example(bench: HookBench) -> None:
 def test_reacting_example(bench: HookBench) -> None:
     hook = bench.write("reacting.sh", _example("bash", 1))
     config = bench.run(hook, "--config", environment=ENVIRONMENT)
-    (binding,) = bindings.parse_config(config.stdout, scope="module", hook=HookId("my-module", "hooks/x")).kubernetes
+    (binding,) = parser.parse_config(config.stdout, scope="module", hook=HookId("my-module", "hooks/x")).kubernetes
     snapshots: JsonObject = {binding.name: [{"filterResult": True}, {"filterResult": False}, {"filterResult": True}]}
     event: JsonObject = {"type": "Event", "watchEvent": "Added", "object": {}}
     contexts: list[JsonObject] = [{"binding": binding.name, "snapshots": snapshots, **event}]

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from addon_operator.hooks.bindings import Kubernetes, Schedule
 from addon_operator.hooks.call import HookId
+from addon_operator.hooks.config.model import Kubernetes, Schedule
 from addon_operator.hooks.context import Context, LifecycleContext, ObjectEvent, Synchronization, Tick
 from addon_operator.hooks.folding import MOST_CONTEXTS
 from addon_operator.retry import RetryPolicy

@@ -20,8 +20,8 @@ from structlog.typing import EventDict
 from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError, SettingsError
-from addon_operator.hooks.bindings import AdmissionRule
 from addon_operator.hooks.call import HookId
+from addon_operator.hooks.config.model import AdmissionRule
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.history import History
 from addon_operator.kube.reachability import Reachability

@@ -20,8 +20,8 @@ from cryptography.x509.oid import NameOID
 from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import HookFailed, SettingsError
-from addon_operator.hooks.bindings import AdmissionKind
 from addon_operator.hooks.call import HookId
+from addon_operator.hooks.config.model import AdmissionKind
 from addon_operator.webhooks.admission import AdmissionReview, AdmissionRoute, DepartedRoute
 from addon_operator.webhooks.certificates import Authority, KeyPair, make_context
 from addon_operator.webhooks.conversion import ConversionRoute, steps_of

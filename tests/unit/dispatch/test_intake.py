@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from addon_operator.dispatch.intake import Intake
-from addon_operator.hooks.bindings import HookConfig, Kubernetes, Schedule
 from addon_operator.hooks.call import Changes, HookId
+from addon_operator.hooks.config.model import HookConfig, Kubernetes, Schedule
 from addon_operator.hooks.context import LifecycleContext, ObjectEvent, Synchronization
 from addon_operator.hooks.hook import Hook
 from addon_operator.kube.crds import Source

@@ -14,8 +14,8 @@ import pytest
 from addon_operator.dispatch.reviews import HookReviewer
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import BadReply, HookError, HookFailed, HookUnreachable
-from addon_operator.hooks.bindings import HookConfig
 from addon_operator.hooks.call import Changes, HookId
+from addon_operator.hooks.config.model import HookConfig
 from addon_operator.hooks.context import Convert, Review
 from addon_operator.hooks.effects import HookRuns, Run
 from addon_operator.hooks.hook import Hook

@@ -22,7 +22,8 @@ from addon_operator.dispatch.routing import (
     synchronization,
     ticked,
 )
-from addon_operator.hooks.bindings import (
+from addon_operator.hooks.call import Changes, HookId
+from addon_operator.hooks.config.model import (
     Admission,
     Conversion,
     HookConfig,
@@ -31,7 +32,6 @@ from addon_operator.hooks.bindings import (
     Schedule,
     Version,
 )
-from addon_operator.hooks.call import Changes, HookId
 from addon_operator.hooks.context import Context, ObjectEvent, Synchronization, Tick
 from addon_operator.hooks.hook import Hook, LoadedHooks
 from addon_operator.modules.plan import ConvergePlan

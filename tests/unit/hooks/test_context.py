@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from addon_operator.documents.jsondoc import JsonObject, JsonValue
-from addon_operator.hooks.bindings import (
+from addon_operator.hooks.config.model import (
     Admission,
     AdmissionKind,
     Conversion,

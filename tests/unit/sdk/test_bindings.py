@@ -7,9 +7,10 @@ import json
 import pytest
 
 from addon_operator import sdk
-from addon_operator.hooks import bindings
-from addon_operator.hooks.bindings import HookConfig, Lifecycle, Throttle, parse_config
 from addon_operator.hooks.call import HookId, Scope
+from addon_operator.hooks.config import model
+from addon_operator.hooks.config.model import HookConfig, Lifecycle, Throttle
+from addon_operator.hooks.config.parser import parse_config
 from addon_operator.sdk.bindings import Binding
 
 LABELS: sdk.JsonObject = {"matchLabels": {"a": "b"}}
@@ -50,15 +51,13 @@ def test_schedule() -> None:
         "full", "@every 1h", queue="q", allow_failure=True, include_snapshots_from=["pods"], group="g"
     )  # fmt: skip
     assert _read(pods, short, full).schedules == (
-        bindings.Schedule("short", "* * * * *", allow_failure=False, queue="main", include_snapshots_from=(), group=""),
-        bindings.Schedule(
-            "full", "@every 1h", allow_failure=True, queue="q", include_snapshots_from=("pods",), group="g"
-        ),
+        model.Schedule("short", "* * * * *", allow_failure=False, queue="main", include_snapshots_from=(), group=""),
+        model.Schedule("full", "@every 1h", allow_failure=True, queue="q", include_snapshots_from=("pods",), group="g"),
     )
 
 
 def test_kubernetes_with_defaults() -> None:
-    assert _read(sdk.Kubernetes("pods", kind="Pod")).kubernetes == (bindings.Kubernetes("pods", "Pod"),)
+    assert _read(sdk.Kubernetes("pods", kind="Pod")).kubernetes == (model.Kubernetes("pods", "Pod"),)
 
 
 def test_kubernetes_in_full() -> None:
@@ -82,7 +81,7 @@ def test_kubernetes_in_full() -> None:
         group="g",
     )
     assert _read(declared).kubernetes == (
-        bindings.Kubernetes(
+        model.Kubernetes(
             name="pods",
             kind="Deployment",
             api_version="apps/v1",
@@ -113,7 +112,7 @@ def test_kubernetes_for_the_snapshot_only() -> None:
     [(sdk.Validating, "kubernetesValidating"), (sdk.Mutating, "kubernetesMutating")],
     ids=["validating", "mutating"],
 )
-def test_admission(declared: type[sdk.Validating | sdk.Mutating], kind: bindings.AdmissionKind) -> None:
+def test_admission(declared: type[sdk.Validating | sdk.Mutating], kind: model.AdmissionKind) -> None:
     short = declared("a.b.example", rules=[sdk.Rule(resources=["pods"])])
     full = declared(
         "c.b.example",
@@ -128,11 +127,11 @@ def test_admission(declared: type[sdk.Validating | sdk.Mutating], kind: bindings
         group="g",
     )
     first, second = _read(sdk.Kubernetes("pods", kind="Pod"), short, full).admissions
-    assert first.rules == (bindings.AdmissionRule(("*",), ("*",), ("pods",), ("CREATE", "UPDATE"), "*"),)
-    assert second == bindings.Admission(
+    assert first.rules == (model.AdmissionRule(("*",), ("*",), ("pods",), ("CREATE", "UPDATE"), "*"),)
+    assert second == model.Admission(
         kind=kind,
         name="c.b.example",
-        rules=(bindings.AdmissionRule(("",), ("v1",), ("pods",), ("CREATE",), "Namespaced"),),
+        rules=(model.AdmissionRule(("",), ("v1",), ("pods",), ("CREATE",), "Namespaced"),),
         failure_policy="Ignore",
         side_effects="NoneOnDryRun",
         timeout_s=5,
@@ -147,7 +146,7 @@ def test_admission(declared: type[sdk.Validating | sdk.Mutating], kind: bindings
 def test_conversion() -> None:
     declared = sdk.Conversion("tabs", crd="tabs.x.io", steps=[("x.io/v1", "x.io/v2")])
     assert _read(declared).conversions == (
-        bindings.Conversion("tabs", "tabs.x.io", (("x.io/v1", "x.io/v2"),), include_snapshots_from=(), group=""),
+        model.Conversion("tabs", "tabs.x.io", (("x.io/v1", "x.io/v2"),), include_snapshots_from=(), group=""),
     )
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon_operator.hooks.bindings import Kubernetes, Schedule, WatchEvent
 from addon_operator.hooks.call import HookId
+from addon_operator.hooks.config.model import Kubernetes, Schedule, WatchEvent
 from addon_operator.hooks.context import Context, LifecycleContext, ObjectEvent, Synchronization, Tick, group_of
 from addon_operator.hooks.folding import bounded
 from addon_operator.tasks.combine import fold_groups, join, kinship

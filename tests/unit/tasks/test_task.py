@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from addon_operator.hooks.bindings import Kubernetes, Schedule
 from addon_operator.hooks.call import HookId
+from addon_operator.hooks.config.model import Kubernetes, Schedule
 from addon_operator.hooks.context import Context, LifecycleContext, ObjectEvent, Synchronization, Tick
 from addon_operator.tasks.task import (
     AwaitSynchronization,

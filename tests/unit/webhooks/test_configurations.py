@@ -8,8 +8,8 @@ import dataclasses
 import pytest
 
 from addon_operator.errors import HookConfigError
-from addon_operator.hooks.bindings import Admission, AdmissionRule, Conversion
 from addon_operator.hooks.call import HookId
+from addon_operator.hooks.config.model import Admission, AdmissionRule, Conversion
 from addon_operator.settings import WebhookServer
 from addon_operator.webhooks import configurations
 from addon_operator.webhooks.endpoint import Address, WebhookSettings

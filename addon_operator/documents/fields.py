@@ -1,6 +1,6 @@
 """Takes a JSON document apart and notes everything that is wrong with it, not only the first thing.
 
-Pure. Used for what hooks print on `--config`.
+Pure. Errors name the path of the field.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Fields:
         """Takes a boolean."""
         return self.take(key, bool, default)
 
-    def integer(self, key: str, default: int = 0) -> int:
+    def integer(self, key: str, default: int = 0, *, required: bool = False) -> int:
         """Takes an integer."""
-        return self.take(key, int, default)
+        return self.take(key, int, default, required=required)
 
     def choice(self, key: str, allowed: Sequence[str], default: str = "", *, required: bool = False) -> str:
         """Takes one of several texts."""

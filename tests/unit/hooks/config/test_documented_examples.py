@@ -8,16 +8,9 @@ import textwrap
 import pytest
 
 from addon_operator.documents.jsondoc import JsonObject
-from addon_operator.hooks.bindings import (
-    HookConfig,
-    Kubernetes,
-    Lifecycle,
-    LifecycleKind,
-    Schedule,
-    Throttle,
-    parse_config,
-)
 from addon_operator.hooks.call import HookId, Scope
+from addon_operator.hooks.config.model import HookConfig, Kubernetes, Lifecycle, LifecycleKind, Schedule, Throttle
+from addon_operator.hooks.config.parser import parse_config
 
 
 def parsed(text: str | JsonObject, scope: Scope = "global") -> HookConfig:
