@@ -43,7 +43,7 @@ from addon_operator.metrics.operator import HeadTask, Metrics
 from addon_operator.modules.enablement import Enablement
 from addon_operator.modules.loader import ModuleLoader
 from addon_operator.modules.registry import ModuleRegistry
-from addon_operator.process import child, file_limit, heap, orphans
+from addon_operator.process import file_limit, heap, reaper
 from addon_operator.process.private_directory import PrivateDirectory
 from addon_operator.retry import RetryPolicy
 from addon_operator.server.debug import DebugServer
@@ -95,9 +95,9 @@ def run(settings: Settings, *, once: bool) -> int:
     logs.configure(settings.log_type, settings.log_level, with_time=not settings.log_no_time)
     file_limit.raise_soft_limit()
     heap.keep_large_blocks_apart()
-    child.adopt_orphans()
-    if left := orphans.end_leftovers():
-        log.warning("processes that a killed operator had left behind are ended", reason=f"{left} ended")
+    reaper.adopt_orphans()
+    if ended := reaper.end_stale_orphans():
+        log.warning("processes that a killed operator had left behind are ended", reason=f"{ended} ended")
     # What was imported stays, and is most of what there is: it need not be looked through for garbage time and again.
     gc.freeze()
     with _run_directory(settings.tmp_dir) as directory:
@@ -130,7 +130,7 @@ async def _run(settings: Settings, directory: PrivateDirectory, *, once: bool) -
         known = group.subgroup(AddonOperatorError)
         raise _first(known or group) from group
     finally:
-        await child.end_orphans()
+        await reaper.end_orphans()
         log.info("operator stopped")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from addon_operator.devcluster.errors import DevClusterError
-from addon_operator.devcluster.leash import Leashed
+from addon_operator.process.leash import LeashedProcess
 
 _TAIL_BYTES: Final = 4096
 _TAIL_LINES: Final = 15
@@ -28,7 +28,7 @@ class Component:
         self.log = directory / f"{name}.log"
         self._argv = list(argv)
         self._directory = directory
-        self._child: Leashed | None = None
+        self._child: LeashedProcess | None = None
 
     @property
     def pid(self) -> int | None:
@@ -46,7 +46,7 @@ class Component:
         environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(self._directory)}
         output = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            self._child = Leashed(self._argv, env=environment, cwd=self._directory, output=output)
+            self._child = LeashedProcess(self._argv, env=environment, cwd=self._directory, stdout=output, stderr=output)
         except OSError as error:
             raise DevClusterError(f"{self.name} cannot be started: {self._argv[0]}: {error.strerror}") from error
         finally:

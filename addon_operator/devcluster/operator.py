@@ -11,7 +11,7 @@ from typing import Final
 
 from addon_operator.devcluster.cluster import DevCluster
 from addon_operator.devcluster.errors import DevClusterError
-from addon_operator.devcluster.leash import Leashed
+from addon_operator.process.leash import LeashedProcess
 
 # Above what the operator itself allows a helm in flight.
 _STOP_S: Final = 60.0
@@ -56,7 +56,7 @@ def run(cluster: DevCluster, arguments: Sequence[str], *, env: Mapping[str, str]
     Raises:
         DevClusterError: a component of the cluster ended; the operator is stopped.
     """
-    child = Leashed([sys.executable, "-m", "addon_operator", "start", *arguments], env=env)
+    child = LeashedProcess([sys.executable, "-m", "addon_operator", "start", *arguments], env=env)
     terminate_s = _STOP_S
     try:
         cluster.wait(child.popen.pid)
@@ -71,10 +71,10 @@ def run(cluster: DevCluster, arguments: Sequence[str], *, env: Mapping[str, str]
     return code if code >= 0 else 128 - code
 
 
-def _end(child: Leashed, terminate_s: float) -> int:
+def _end(child: LeashedProcess, terminate_s: float) -> int:
     with contextlib.suppress(KeyboardInterrupt):
         return child.end(terminate_s=terminate_s)
-    # end() has let go of the leash, which killed it.
+    # end() has released the leash, which killed it.
     return child.popen.wait()
 
 

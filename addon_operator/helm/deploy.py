@@ -7,11 +7,11 @@ recovery of its own. Source: contract.md 3.3, 3.4, 3.8; design.md 5.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 from collections.abc import Coroutine
 from typing import Final, TypeVar, assert_never
 
+from addon_operator.cancellation import finish
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import AddonOperatorError, InvariantBroken, KubeError
 from addon_operator.helm import manifest
@@ -332,23 +332,10 @@ class Deployer:
         await self._client.uninstall(name, keep_record=keep_record)
         await (self._storage.wait_uninstalled(name) if keep_record else self._storage.wait_gone(name))
 
-    async def _outlive(self, work: Coroutine[None, None, _T], name: str) -> _T:
-        """Does the work; on cancellation lets it go on for the grace time, then raises the cancellation."""
-        task = asyncio.create_task(work, name=name)
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait({task}, timeout=self._stop_grace_s)
-            await _end(task)
-            raise
+    async def _outlive(self, work: Coroutine[object, object, _T], name: str) -> _T:
+        """Does the work; a cancellation leaves it the grace time, a second one ends it at once."""
 
+        def warn(error: BaseException) -> None:
+            _log.warning("helm failed while the operator stopped", task=name, error=error)
 
-async def _end(task: asyncio.Task[_T]) -> None:
-    """Cancels a task and waits for its end; what came of it is nobody's business any more."""
-    task.cancel()
-    while not task.done():
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait({task})
-    if not task.cancelled() and (error := task.exception()) is not None:
-        _log.warning("helm failed while the operator stopped", task=task.get_name(), error=error)
+        return await finish(work, name=name, grace_s=self._stop_grace_s, on_error=warn, hurry=True)

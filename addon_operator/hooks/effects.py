@@ -8,13 +8,12 @@ Source: design.md 4, contract.md 2.4.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import TypeVar
 
+from addon_operator.cancellation import finish
 from addon_operator.configmap.config import OperatorConfig
 from addon_operator.errors import AddonOperatorError, BadReply, HookError, HookFailed, InputError
 from addon_operator.hooks.call import Changes, Effects, HookCall, HookId, Response
@@ -38,10 +37,8 @@ from addon_operator.values.store import Proposal, StaleProposal, ValuesStore
 log = get_logger("hook")
 
 _WORTH_A_LINE_S = 10.0
-_UNDISTURBED_S = 5.0
+_EFFECTS_GRACE_S = 5.0
 _LARGE_BYTES = 256 * 2**10
-
-T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -119,7 +116,13 @@ class HookRuns:
         progress = loop.call_later(_WORTH_A_LINE_S, _at_work, hook.id, run)
         try:
             result = await self._engine.run(self._call(hook, run, key))
-            changes = await _undisturbed(self._apply(hook.id, key, result.effects))
+            # A run that is ended meanwhile leaves its effects some seconds: they belong together.
+            changes = await finish(
+                self._apply(hook.id, key, result.effects),
+                name="effects of a hook",
+                grace_s=_EFFECTS_GRACE_S,
+                on_error=_warn_of_lost_effects,
+            )
         except AddonOperatorError as error:
             outcome: RunOutcome = "allowed_error" if run.allows_failure else "error"
             self._count(hook.id, run, outcome, duration_s=loop.time() - started)
@@ -240,23 +243,9 @@ class HookRuns:
         )
 
 
-async def _undisturbed(work: Coroutine[object, object, T]) -> T:
-    """Gives work some seconds to come to its end if the run is ended meanwhile: its effects belong together."""
-    task = asyncio.create_task(work, name="effects of a hook")
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        deadline = asyncio.get_running_loop().time() + _UNDISTURBED_S
-        while not task.done():
-            left_s = deadline - asyncio.get_running_loop().time()
-            if left_s <= 0:
-                task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait([task], timeout=max(left_s, 1.0))
-        if not task.cancelled() and (error := task.exception()):
-            reason = str(error) if isinstance(error, AddonOperatorError) else type(error).__name__
-            log.warning("what a hook asked for is not done, since its run was ended", reason=reason)
-        raise
+def _warn_of_lost_effects(error: BaseException) -> None:
+    reason = str(error) if isinstance(error, AddonOperatorError) else type(error).__name__
+    log.warning("what a hook asked for is not done, since its run was ended", reason=reason)
 
 
 def _at_work(hook: HookId, run: Run) -> None:

@@ -11,7 +11,7 @@ from structlog.typing import FilteringBoundLogger
 
 from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonObject, JsonValue
-from addon_operator.process.child import Stream
+from addon_operator.process.output import Stream
 
 _Level: TypeAlias = Literal["debug", "info", "warning", "error"]
 _LEVELS: Final[Mapping[str, _Level]] = {

@@ -11,7 +11,8 @@ from typing import Final
 from addon_operator.errors import BadReply, HookUnreachable
 from addon_operator.hooks.call import HookId
 from addon_operator.process import child
-from addon_operator.process.child import Exit, LineSink
+from addon_operator.process.child import Exit
+from addon_operator.process.output import LineSink
 
 _MAX_CONFIG_BYTES: Final = 2**20
 _MAX_SHEBANG_BYTES: Final = 256

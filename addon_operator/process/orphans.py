@@ -1,16 +1,16 @@
-"""Whose a process is that nobody waits for any more.
+"""Which run an orphaned process belongs to.
 
-A process that a run has started may leave its session, empty its environment, and lose its parents. What is left to
-tell its run by:
+A process that a run has started may leave its session, empty its environment, and lose its parents. What is left that
+identifies its run:
 
 - its session, as long as it is one that the run is known to have;
 - the run's mark: the run id in the environment, and an open file that is named after the run, which every descendant
   inherits unless it closes what it does not know;
-- time: it was started by a run that went on at that moment. A process without a mark may belong to any of these, and is
-  ended when the last of them has ended.
+- time: it was started by a run that was in progress at that moment. A process without a mark may belong to any of
+  these, and is ended when the last of them has ended.
 
-An operator that is killed cannot end anything. Its process groups end with it (`process`); what has left them, but
-keeps a mark, is ended by the next operator on the same host. A container ends as a whole.
+An operator that is killed cannot end anything. Its process groups end with it (`leash`); what has left them, but keeps
+a mark, is ended by the next operator on the same host (`reaper`). A container ends as a whole.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import functools
 import itertools
 import os
 import re
-import signal
 import time
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
@@ -32,7 +31,6 @@ _MARK: Final = "addon-operator-run-"
 _ID: Final = r"(\d+)-(\d+)-(\d+)-\d+"
 _IN_ENVIRONMENT: Final = re.compile(rf"(?:^|\0){RUN_ID}=({_ID})(?:\0|$)".encode())
 _IN_FILES: Final = re.compile(rf"/memfd:{_MARK}({_ID})(?: \(deleted\))?")
-_ROUNDS: Final = 5
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PROC: Final = Path("/proc")
 
@@ -44,8 +42,8 @@ class Run:
     """One run of a program.
 
     Attributes:
-        id: its own in this process ID namespace: those of the operator and its start, and a number.
-        since: a moment before its first process was started, as `now`.
+        id: unique in this process ID namespace: the operator, its start, and a number.
+        since: a moment before its first process was started, as `now` returns it.
     """
 
     id: str
@@ -53,7 +51,7 @@ class Run:
 
     @classmethod
     def begin(cls) -> Self:
-        """Makes the next one."""
+        """Begins the next run."""
         return cls(f"{_operator()}-{next(_numbers)}", now())
 
     def mark(self) -> int:
@@ -63,12 +61,12 @@ class Run:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stat:
-    """What /proc tells about a process, ended ones included.
+    """What /proc shows of a process, ended ones included.
 
     Attributes:
-        ended: whether it only waits to be reaped.
+        ended: whether it has ended and only waits to be reaped.
         session: the id of its session.
-        start: when it was started, as `now`.
+        start: when it was started, as `now` returns it.
         bare: whether its environment is known to be empty.
     """
 
@@ -79,7 +77,7 @@ class Stat:
 
     @classmethod
     def read(cls, pid: int) -> Self | None:
-        """Reads it; None when there is no such process."""
+        """Reads it; returns None when there is no such process."""
         try:
             text = (_PROC / str(pid) / "stat").read_bytes()
         except OSError:
@@ -95,34 +93,31 @@ class Stat:
 
 
 def now() -> int:
-    """Gives the clock that processes are dated by: ticks since boot."""
+    """Returns the time on the clock that dates processes: ticks since boot."""
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * _TICKS)
 
 
 def is_to_end(marked: str, start: int, others: Iterable[Run]) -> bool:
-    """Decides about a process that is found at the end of a run, and was started after the run.
+    """Returns whether to end a process that is found at the end of a run and was started after that run began.
 
     Args:
         marked: the id of the run that it belongs to; empty if it has no mark.
-        start: when it was started, as `now`.
-        others: the runs that go on.
-
-    Returns:
-        Whether it belongs to none of these.
+        start: when it was started, as `now` returns it.
+        others: the other runs in progress. A process that belongs to one of them, or may belong to it, goes on.
     """
     return not any(run.id == marked if marked else run.since <= start for run in others)
 
 
 def foreign(since: int, leaders: Collection[int]) -> Iterator[tuple[int, Stat]]:
-    """Yields our children in foreign sessions that still run, and reaps what has ended.
+    """Yields our children in foreign sessions that still run, and reaps those that have ended.
 
-    Only unreaped children of ours are looked at, so no number is reused. What is started in other ways than by a run
-    has to stay in our own session. An ended process has no environment left to tell whose it was: session and age must
+    Only unreaped children of ours are examined, so no process id is reused. What is started in other ways than by a run
+    has to stay in our own session. An ended process has no environment left that names its run: session and age must
     do.
 
     Args:
-        since: nothing that was started before.
-        leaders: children that somebody waits for.
+        since: processes that were started before are left out.
+        leaders: children that somebody waits for; left out.
     """
     seen, reaped = set(leaders), True
     while reaped:
@@ -135,7 +130,7 @@ def foreign(since: int, leaders: Collection[int]) -> Iterator[tuple[int, Stat]]:
             if stat.ended:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
-                # What it had started is ours now, and may have been its own when we looked.
+                # What it had started is our child now, and may have been its child when we listed ours.
                 reaped = True
             else:
                 yield pid, stat
@@ -144,7 +139,7 @@ def foreign(since: int, leaders: Collection[int]) -> Iterator[tuple[int, Stat]]:
 def run_of(pid: int) -> str | None:
     """Returns the id of the run of this operator that a process is marked with; empty without such a mark.
 
-    None while there is no environment: it is just ending, or between the middle and the end of execve.
+    Returns None while the process has no environment: it is just ending, or between the middle and the end of execve.
     """
     try:
         environment = (_PROC / str(pid) / "environ").read_bytes()
@@ -159,37 +154,23 @@ def run_of(pid: int) -> str | None:
     return next((run for run in _marks(pid, environment) if run.startswith(f"{_operator()}-")), "")
 
 
-def end_leftovers() -> int:
-    """Kills what operators that have ended left behind in this process ID namespace; returns how many.
-
-    Called once by the app, before it runs anything.
-    """
-    ended: set[int] = set()
-    for _ in range(_ROUNDS):
-        found = {int(path.name) for path in _PROC.glob("[0-9]*") if _is_leftover(int(path.name))} - ended
-        if not found:
-            break
-        for pid in found:
-            with contextlib.suppress(OSError):
-                fd = os.pidfd_open(pid)
-                try:
-                    if _is_leftover(pid):
-                        signal.pidfd_send_signal(fd, signal.SIGKILL)
-                        ended.add(pid)
-                finally:
-                    os.close(fd)
-    return len(ended)
+def stale() -> Iterator[int]:
+    """Yields the processes of this process ID namespace that were started by operators that have ended."""
+    for path in _PROC.glob("[0-9]*"):
+        if is_stale(int(path.name)):
+            yield int(path.name)
 
 
-def _is_leftover(pid: int) -> bool:
+def is_stale(pid: int) -> bool:
+    """Returns whether the operator that started a process has ended; False for processes that no operator started."""
     try:
         environment = (_PROC / str(pid) / "environ").read_bytes()
     except OSError:
         return False
-    return any(_is_of_nobody(run) for run in _marks(pid, environment))
+    return any(_has_ended_operator(run) for run in _marks(pid, environment))
 
 
-def _is_of_nobody(run: str) -> bool:
+def _has_ended_operator(run: str) -> bool:
     space, pid, start, _ = run.split("-")
     if space != _process_id_namespace():
         return False
@@ -203,7 +184,7 @@ def _marks(pid: int, environment: bytes) -> Iterator[str]:
         yield found[1].decode()
     files = f"/proc/{pid}/fd"
     with contextlib.suppress(OSError):
-        for number in os.listdir(files):  # noqa: PTH208 -- a start looks at thousands of them
+        for number in os.listdir(files):  # noqa: PTH208 -- a start reads thousands of them
             with contextlib.suppress(OSError):
                 if match := _IN_FILES.fullmatch(os.readlink(f"{files}/{number}")):  # noqa: PTH115 -- likewise
                     yield match[1]
@@ -220,7 +201,7 @@ def _children() -> set[int]:
 
 @functools.cache
 def _operator() -> str:
-    """Names this process, in a way that no other one does as long as anything of it is left."""
+    """Returns a name of this process that no other process gets as long as any descendant of it is left."""
     stat = Stat.read(os.getpid())
     return f"{_process_id_namespace()}-{os.getpid()}-{stat.start if stat else 0}"
 

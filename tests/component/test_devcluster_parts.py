@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import socket
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +15,6 @@ from addon_operator.devcluster import DevClusterError, binaries
 from addon_operator.devcluster.cluster import is_schedulable, reserve
 from addon_operator.devcluster.component import Component
 from addon_operator.devcluster.files import Lock, State, read_state, remove, write_private, write_state
-from addon_operator.devcluster.leash import Leashed
 from addon_operator.documents.jsondoc import JsonObject
 
 Write = Callable[[Path, str], Path]
@@ -121,40 +116,6 @@ def test_the_versions_are_those_of_the_go_module() -> None:
     for name in ("Dockerfile", "addon_operator/devcluster/stages.yaml"):
         text = (binaries.TOOLS.parent / name).read_text()
         assert set(re.findall(r"[=: ](v\d+\.\d+\.\d+)", text)) <= named
-
-
-def test_a_child_dies_with_its_killed_parent(tmp_path: Path) -> None:
-    script = (
-        "import os, sys, time\n"
-        "from addon_operator.devcluster.leash import Leashed\n"
-        f"child = Leashed({SLEEPER!r}, env=dict(os.environ))\n"
-        "print(child.popen.pid, flush=True)\n"
-        "time.sleep(600)\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
-        child = int(parent.stdout.readline())
-        assert not is_gone(child)
-        parent.kill()
-    until(lambda: is_gone(child))
-
-
-def test_a_child_outlives_the_thread_that_started_it() -> None:
-    started: list[Leashed] = []
-    thread = threading.Thread(target=lambda: started.append(Leashed(SLEEPER, env=dict(os.environ))))
-    thread.start()
-    thread.join()
-    with pytest.raises(subprocess.TimeoutExpired):
-        started[0].popen.wait(0.2)
-    assert started[0].end(terminate_s=5.0) == -signal.SIGTERM
-
-
-def test_a_child_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
-    ready = tmp_path / "ready"
-    script = f"trap '' TERM; touch {ready}; while :; do sleep 600; done"
-    child = Leashed(("/bin/sh", "-c", script), env=dict(os.environ))
-    until(ready.exists)
-    assert child.end(terminate_s=0.2) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(

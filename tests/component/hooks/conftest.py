@@ -9,7 +9,7 @@ import structlog
 from structlog.testing import LogCapture
 
 from addon_operator.hooks.engine import HookEngine
-from addon_operator.process import child
+from addon_operator.process import reaper
 from addon_operator.process.private_directory import PrivateDirectory
 from tests.fakes.children import children
 
@@ -20,9 +20,9 @@ WriteHook = Callable[..., Path]
 def nothing_leaks() -> Iterator[None]:
     """No test leaves a process, a zombie or a file descriptor behind."""
     descriptors, before = set(Path("/proc/self/fd").iterdir()), children()
-    child.adopt_orphans()
+    reaper.adopt_orphans()
     yield
-    child.adopt_orphans(on=False)
+    reaper.adopt_orphans(on=False)
     assert children() - before == set()
     assert set(Path("/proc/self/fd").iterdir()) - descriptors == set()
 

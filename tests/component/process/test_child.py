@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from addon_operator.process import child, orphans
+from addon_operator.process import child, orphans, output, reaper
 from addon_operator.process.child import Exit
 from tests.fakes.children import children
 
@@ -27,9 +27,9 @@ ENV = {"PATH": os.environ["PATH"]}
 def nothing_leaks() -> Iterator[None]:
     """No test leaves a process, a zombie or a file descriptor behind."""
     descriptors, before = set(Path("/proc/self/fd").iterdir()), children()
-    child.adopt_orphans()
+    reaper.adopt_orphans()
     yield
-    child.adopt_orphans(on=False)
+    reaper.adopt_orphans(on=False)
     assert children() - before == set()
     assert set(Path("/proc/self/fd").iterdir()) - descriptors == set()
 
@@ -290,7 +290,7 @@ async def test_what_belongs_to_no_run_is_ended_when_the_operator_stops(tmp_path:
     await _until_written(pids, 1)
     [left] = _pids(pids)
     insider = subprocess.Popen(["sleep", "1000"])
-    await child.end_orphans()
+    await reaper.end_orphans()
     assert not _alive(left)
     assert insider.poll() is None
     insider.kill()
@@ -328,7 +328,7 @@ async def test_a_flood_of_output_is_cut() -> None:
         timeout_s=60,
         on_line=lambda _stream, line: lines.append(line),
     )
-    assert len(lines) == child.MAX_LINES + 2
+    assert len(lines) == output.MAX_LINES + 2
     assert max(map(len, lines)) < 11_000
     assert [line for line in lines if "more lines" in line] == ["... (9990000 more lines, not shown)"]
 
@@ -428,7 +428,7 @@ async def test_what_a_killed_operator_left_behind_is_ended_by_the_next_one(tmp_p
         await _until_written(pids, 2)
         operator.kill()
     # Any operator that starts on this host at this moment may be faster.
-    next_one = [sys.executable, "-c", "from addon_operator import orphans; orphans.end_leftovers()"]
+    next_one = [sys.executable, "-c", "from addon_operator.process import reaper; reaper.end_stale_orphans()"]
     subprocess.run(next_one, check=True)
     for pid in _pids(pids):  # this process has adopted it
         assert os.waitstatus_to_exitcode(os.waitpid(pid, os.WNOHANG if _runs(pid) else 0)[1]) == -signal.SIGKILL

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon_operator.process import child
+from addon_operator.process import output
 
 
 def _split(chunks: list[bytes]) -> list[str]:
     lines: list[str] = []
-    sink = child._Lines("stdout", lambda _stream, line: lines.append(line))
+    sink = output.Lines("stdout", lambda _stream, line: lines.append(line))
     for chunk in chunks:
         sink.feed(chunk)
     sink.end()
@@ -57,5 +57,5 @@ def test_a_line_of_just_the_allowed_length_is_whole() -> None:
 
 def test_endless_output_is_cut_with_a_note() -> None:
     lines = _split([b"y\n" * 6_000] * 3)
-    assert len(lines) == child.MAX_LINES + 1
+    assert len(lines) == output.MAX_LINES + 1
     assert lines[-1] == "... (8000 more lines, not shown)"
