@@ -45,7 +45,7 @@ from addon_operator.modules.removals import config_map_was_missing
 from addon_operator.modules.runner import ModuleRunner
 from addon_operator.schedule.timer import Cron
 from addon_operator.settings import Settings
-from addon_operator.tasks.queue import QueueSet
+from addon_operator.tasks.queue_set import QueueSet
 from addon_operator.values.store import ValuesStore
 from addon_operator.webhooks.endpoint import WebhookSettings
 from addon_operator.webhooks.host import WebhookHost

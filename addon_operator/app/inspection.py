@@ -33,7 +33,7 @@ from addon_operator.server.inspector import (
     ScriptView,
     TaskView,
 )
-from addon_operator.tasks.queue import QueueSet
+from addon_operator.tasks.queue_set import QueueSet
 from addon_operator.tasks.task import RunHook
 from addon_operator.values.store import ValuesStore
 
@@ -114,7 +114,7 @@ class OperatorInspector:
             QueueView(
                 queue.name,
                 queue.status(),
-                tuple(TaskView(look.description, look.failures, look.age_s) for look in queue.looks()),
+                tuple(TaskView(task.description, task.failures, task.age_s) for task in queue.listing()),
             )
             for queue in self._queues.all()
         )

@@ -51,7 +51,8 @@ from addon_operator.server.pages import modules_table
 from addon_operator.server.public import PublicServer
 from addon_operator.server.status import ConvergeStatus, Startup
 from addon_operator.settings import Settings
-from addon_operator.tasks.queue import Attempt, QueueSet
+from addon_operator.tasks.queue import Attempt
+from addon_operator.tasks.queue_set import QueueSet
 from addon_operator.tasks.task import (
     ApplyConfig,
     Converge,

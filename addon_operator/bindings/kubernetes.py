@@ -15,9 +15,9 @@ from typing import Final, Literal, TypeAlias
 
 from addon_operator.errors import KubeError
 from addon_operator.hooks.call import HookId
+from addon_operator.hooks.compaction import MOST_CONTEXTS, compact
 from addon_operator.hooks.config.model import Kubernetes
 from addon_operator.hooks.context import Context, ObjectEvent, Synchronization, fitting
-from addon_operator.hooks.folding import MOST_CONTEXTS, bounded
 from addon_operator.hooks.hook import Hook
 from addon_operator.kube.monitor import Change, Monitor, Monitors, WatchSpec
 from addon_operator.kube.refs import ObjectKey
@@ -323,7 +323,7 @@ class _Watched:
             return
         self._held.append(event)
         if len(self._held) > self._most_held:
-            self._held = list(bounded(tuple(self._held), told=0))
+            self._held = list(compact(tuple(self._held), maybe_seen=0))
             self._most_held = max(MOST_CONTEXTS, 2 * len(self._held))
 
     def filter_failed(self, about: ObjectKey, error: str) -> None:

@@ -22,6 +22,7 @@ from addon_operator.dispatch.routing import (
 )
 from addon_operator.errors import AddonOperatorError, HookError, HookUnreachable
 from addon_operator.hooks.call import Changes, HookId
+from addon_operator.hooks.compaction import collapse_repeats
 from addon_operator.hooks.config.model import MAIN_QUEUE, Throttle
 from addon_operator.hooks.context import Context, ObjectEvent, Synchronization, Tick
 from addon_operator.hooks.effects import HookRuns, Run
@@ -32,8 +33,7 @@ from addon_operator.modules.holding import Holding
 from addon_operator.modules.registry import ModuleRegistry
 from addon_operator.modules.runner import Finished, ModuleRunner, Paused
 from addon_operator.retry import TokenBucket
-from addon_operator.tasks.combine import fold_groups
-from addon_operator.tasks.queue import QueueSet
+from addon_operator.tasks.queue_set import QueueSet
 from addon_operator.tasks.task import (
     Again,
     ApplyConfig,
@@ -201,7 +201,7 @@ class Handlers:
         if run.synchronizes:
             changes = await self._synchronize(hook, run, queue)
         else:
-            contexts = fold_groups(run.contexts)
+            contexts = collapse_repeats(run.contexts)
             count = self._reactions.monitors.fitting(hook, contexts)
             changes, rest = await self._attempt(hook, run, contexts[:count], queue), contexts[count:]
         if changes:
@@ -214,7 +214,7 @@ class Handlers:
         contexts = tuple(context for context in run.contexts if context in outstanding)
         bindings = [context.binding for context in contexts if isinstance(context, Synchronization)]
         wanted = any(binding.run_on_synchronization for binding in bindings)
-        changes = await self._attempt(hook, run, fold_groups(contexts), queue) if wanted else Changes()
+        changes = await self._attempt(hook, run, collapse_repeats(contexts), queue) if wanted else Changes()
         self._reactions.monitors.open(hook, bindings)
         return changes
 

@@ -19,7 +19,7 @@ from addon_operator.kube.refs import ObjectKey
 from addon_operator.logs import get_logger
 from addon_operator.modules.module import Module
 from addon_operator.modules.registry import ModulePhase, ModuleRegistry
-from addon_operator.tasks.queue import QueueSet
+from addon_operator.tasks.queue_set import QueueSet
 from addon_operator.tasks.task import ConfirmRemovals, EnsureCrds, Outcome, Reason, RunHook, Task
 
 log = get_logger("dispatch")

@@ -2,8 +2,8 @@
 
 The head runs until it is over. A failed head waits for its delay, a parked head for its condition; both resume early
 when a new head arrives, so that a corrected ConfigMap takes effect at once. Tasks are never run side by side within one
-queue. Before each attempt the head takes in what is right behind it and may be done in the same run; many waiting tasks
-of one hook become one (`combine.py`). Source: contract.md 2.13.
+queue. Before each attempt the head is coalesced with what is directly behind it and may be done in the same run; many
+waiting tasks of one hook become one (`coalescer.py`). Source: contract.md 2.13.
 """
 
 from __future__ import annotations
@@ -15,28 +15,22 @@ import dataclasses
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import Final, Protocol, TypeAlias, assert_never
+from typing import Protocol, TypeAlias, assert_never
 
 from addon_operator.errors import AddonOperatorError
-from addon_operator.hooks.call import HookId
-from addon_operator.hooks.config.model import MAIN_QUEUE
-from addon_operator.hooks.folding import MOST_CONTEXTS
 from addon_operator.logs import get_logger, traces
 from addon_operator.retry import RetryPolicy
-from addon_operator.tasks.combine import Kinship, join, kinship, size
+from addon_operator.tasks.coalescer import CoalescedTask, Coalescer, coalescing_key
 from addon_operator.tasks.task import Again, Done, Outcome, Park, Retry, RunHook, Task, describe, kind, subject
 
 log = get_logger("queue")
 
-CROWD: Final = 100
-"""So many waiting tasks of one hook become one. Source: contract.md 2.13 (compaction)."""
-
 OnAction: TypeAlias = Callable[[str, str, float], None]
-"""Told the queue, what was done with it (`AddHead`, `AddTail`, `AddBefore`, `Combine`, `Remove`), and the seconds."""
+"""Receives the queue, the action (`AddHead`, `AddTail`, `AddBefore`, `Combine`, `Remove`), and how long it took."""
 
 
 class Handler(Protocol):
-    """What a queue does with its head; errors of ours count as `Retry`."""
+    """What a queue does with its head; an `AddonOperatorError` counts as `Retry`."""
 
     def __call__(self, task: Task, queue: str, /) -> Awaitable[Outcome]:
         """Makes one attempt at a task of the queue of this name."""
@@ -60,7 +54,7 @@ class Attempt:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Look:
+class QueuedTask:
     """One task as `queue list` shows it; `age_s` counts from being queued or from the last attempt's end."""
 
     description: str
@@ -68,82 +62,22 @@ class Look:
     age_s: float
 
 
-class _Entry:
-    """A task with its history.
+class _Entry(CoalescedTask):
+    """A task in the queue, with its history.
 
     Attributes:
         since: when it was queued, or when the last attempt ended.
-        crowd: the tasks that it may be joined with while it waits.
+        failures: how many attempts have failed in a row.
+        error: why the last of them failed; empty if none has.
     """
 
-    __slots__ = ("_more", "_more_contexts", "_task", "crowd", "error", "failures", "since")
+    __slots__ = ("error", "failures", "since")
 
     def __init__(self, task: Task, since: float) -> None:
+        super().__init__(task)
         self.since = since
         self.failures = 0
         self.error = ""
-        self.crowd: _Crowd | None = None
-        self._task = task
-        self._more: list[Task] = []
-        self._more_contexts = 0
-
-    @property
-    def task(self) -> Task:
-        """The task, joined with those that it has taken in."""
-        if self._more:
-            self.task = join((self._task, *self._more))
-        return self._task
-
-    @task.setter
-    def task(self, task: Task) -> None:
-        self._task, self._more, self._more_contexts = task, [], 0
-
-    def take_in(self, tasks: Iterable[Task]) -> None:
-        # Joined when somebody looks, or there is much of it, also compared with what is left of former joins: joining
-        # each time would cost the square of a burst.
-        for task in tasks:
-            self._more.append(task)
-            self._more_contexts += size(task)
-        if self._more_contexts > max(MOST_CONTEXTS, size(self._task)):
-            self.task = self.task
-
-
-@dataclasses.dataclass(slots=True, eq=False)
-class _Crowd:
-    """Waiting reactions of one hook, with nothing else of that hook between them; in order."""
-
-    kinship: Kinship
-    members: dict[_Entry, None] = dataclasses.field(default_factory=dict)
-
-
-class _Crowds:
-    """Which tasks may become one, hook by hook; one is counted from being put at the tail until it is the head."""
-
-    def __init__(self) -> None:
-        self._open: dict[HookId, _Crowd] = {}
-
-    def enter(self, entry: _Entry) -> Sequence[_Entry]:
-        """Counts a new task at the tail; gives the tasks that have to become one now, if any."""
-        if not isinstance(entry.task.payload, RunHook):
-            return ()
-        hook, common = entry.task.payload.hook, kinship(entry.task)
-        if common is None or common.synchronization:
-            self._open.pop(hook, None)  # what follows must not overtake it
-            return ()
-        crowd = self._open.get(hook)
-        if crowd is None or crowd.kinship != common:
-            crowd = self._open[hook] = _Crowd(common)
-        crowd.members[entry], entry.crowd = None, crowd
-        return tuple(crowd.members) if len(crowd.members) >= CROWD else ()
-
-    def leave(self, entry: _Entry) -> None:
-        """Counts a task no longer."""
-        crowd, entry.crowd = entry.crowd, None
-        if crowd is None:
-            return
-        del crowd.members[entry]
-        if not crowd.members and self._open.get(crowd.kinship.hook) is crowd:
-            del self._open[crowd.kinship.hook]
 
 
 class TaskQueue:
@@ -165,7 +99,7 @@ class TaskQueue:
         self._on_action = on_action
         # A linked list with an index: ends, membership and removal cost the same in a queue of any length.
         self._entries: collections.OrderedDict[_Entry, None] = collections.OrderedDict()
-        self._crowds = _Crowds()
+        self._coalescer = Coalescer[_Entry]()
         # Set whenever the head may have changed; cleared by the worker just before it looks.
         self._head_changed = asyncio.Event()
         self._status = "waiting for task"
@@ -184,20 +118,20 @@ class TaskQueue:
 
     @property
     def waiting(self) -> tuple[Task, ...]:
-        """All tasks but the one at work at this moment, in order."""
+        """All tasks but the running one, in order."""
         return tuple(entry.task for entry in self._entries if entry is not self._running)
 
     @property
     def failing(self) -> tuple[Task, str] | None:
-        """The task that is tried again and why its last attempt failed; None if nothing has."""
+        """The task that is retried and why its last attempt failed; None if the head has not failed."""
         head = next(iter(self._entries), None)
         return (head.task, head.error) if head is not None and head.failures else None
 
-    def looks(self) -> tuple[Look, ...]:
-        """What all tasks look like from outside, the head first. Source: contract.md 2.13 (task text)."""
+    def listing(self) -> tuple[QueuedTask, ...]:
+        """Lists all tasks as people see them, the head first. Source: contract.md 2.13 (task text)."""
         now = asyncio.get_running_loop().time()
         return tuple(
-            Look(
+            QueuedTask(
                 describe(entry.task, queue=self.name, failures=entry.failures, error=entry.error),
                 entry.failures,
                 now - entry.since,
@@ -206,22 +140,22 @@ class TaskQueue:
         )
 
     def status(self) -> str:
-        """What the worker is doing. Source: contract.md 2.17 (statuses)."""
+        """Returns what the worker is doing. Source: contract.md 2.17 (statuses)."""
         if not self._entries:
             return f"waiting for task {int(self._age_s())}s"
         return self._status
 
     def add_head(self, tasks: Iterable[Task]) -> None:
-        """Puts tasks before everything else, in the given order; a running task goes on, a waiting one is overtaken."""
+        """Puts tasks before all others, in this order; a running task goes on, a waiting one is overtaken."""
         now = asyncio.get_running_loop().time()
         with self._timed("AddHead"):
             self._put_first([_Entry(task, now) for task in tasks])
             self._head_changed.set()
 
     def add_tail(self, tasks: Iterable[Task]) -> None:
-        """Puts tasks behind everything that waits already, in the given order.
+        """Puts tasks behind all others, in this order.
 
-        So many of one hook that wait become one in the place of the first of them; others keep their order.
+        When `COALESCE_AT` runs of one hook wait, they become one in the place of the first; others keep their order.
         """
         now = asyncio.get_running_loop().time()
         with self._timed("AddTail"):
@@ -229,7 +163,7 @@ class TaskQueue:
                 self._put_last(_Entry(task, now))
 
     def remove(self, unwanted: Callable[[Task], bool]) -> tuple[Task, ...]:
-        """Drops tasks; the attempt of a running one is finished, but what it asks for is not done.
+        """Drops tasks; the attempt at a running one goes on, but its outcome is ignored.
 
         Returns:
             What was dropped, in order.
@@ -243,14 +177,14 @@ class TaskQueue:
         return tuple(entry.task for entry in dropped)
 
     def interrupt(self, unwanted: Callable[[Task], bool]) -> asyncio.Future[Outcome] | None:
-        """Has the attempt at work end if its task is unwanted; the task is over with it.
+        """Cancels the running attempt if its task is unwanted; the task is done with it.
 
         Returns:
-            The attempt, which takes as long as its child processes need to end; None if there is nothing to end.
+            The attempt, which takes as long as its child processes need to end; None if there is nothing to cancel.
         """
         if self._running is None or self._attempting is None or not unwanted(self._running.task):
             return None
-        # Once only: to be asked twice means to processes that there is no time left.
+        # Once only: processes that are asked to end a second time are killed.
         if self._interrupted is None:
             self._interrupted = self._attempting
             self._attempting.cancel()
@@ -265,13 +199,17 @@ class TaskQueue:
                 self._head_changed.clear()
                 await self._head_changed.wait()
             self._head_changed.clear()
-            entry = self._grown_head()
+            entry = self._coalesced_head()
             wait = self._settle(entry, await self._attempt(entry))
             if wait is not None:
                 await self._new_head_or(wait)
 
-    def _timed(self, action: str) -> contextlib.AbstractContextManager[None]:
-        return _tell(self._on_action, self.name, action) if self._on_action else _UNTOLD
+    @contextlib.contextmanager
+    def _timed(self, action: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        if self._on_action:
+            self._on_action(self.name, action, time.perf_counter() - started)
 
     def _put_first(self, entries: Sequence[_Entry]) -> None:
         for entry in reversed(entries):
@@ -283,27 +221,29 @@ class TaskQueue:
         self._entries[entry] = None
         if was_empty:
             self._head_changed.set()
-        elif crowd := self._crowds.enter(entry):
-            self._take_in(crowd[0], crowd[1:])
+        elif group := self._coalescer.add(entry, entry.task):
+            self._coalesce(group[0], group[1:])
 
     def _take_out(self, entry: _Entry) -> None:
         del self._entries[entry]
-        self._crowds.leave(entry)
+        self._coalescer.remove(entry)
 
-    def _take_in(self, entry: _Entry, others: Sequence[_Entry]) -> None:
+    def _coalesce(self, entry: _Entry, others: Sequence[_Entry]) -> None:
         for other in others:
             self._take_out(other)
-        entry.take_in(other.task for other in others)
+        entry.add(other.task for other in others)
 
-    def _grown_head(self) -> _Entry:
-        """Gives the head, with what is right behind it and may be done in the same run."""
+    def _coalesced_head(self) -> _Entry:
+        """Returns the head, coalesced with what is directly behind it and may be done in the same run."""
         head = next(iter(self._entries))
-        self._crowds.leave(head)  # what is at work must not grow
-        common = kinship(head.task)
-        if common is not None:
+        self._coalescer.remove(head)  # a running task must not change
+        key = coalescing_key(head.task)
+        if key is not None:
             with self._timed("Combine"):
                 behind = itertools.islice(self._entries, 1, None)
-                self._take_in(head, tuple(itertools.takewhile(lambda entry: kinship(entry.task) == common, behind)))
+                self._coalesce(
+                    head, tuple(itertools.takewhile(lambda entry: coalescing_key(entry.task) == key, behind))
+                )
         return head
 
     def _age_s(self) -> float:
@@ -322,14 +262,14 @@ class TaskQueue:
             if current is None or current.cancelling():
                 raise
             if self._interrupted is attempt:
-                log.info("task is ended", **self._fields(entry.task))
+                log.info("task cancelled", **self._fields(entry.task), reason=entry.task.reason)
                 outcome = Done()
             else:
-                outcome = Retry("internal error: cancelled from within")
+                outcome = Retry("internal error: cancelled by itself")
         except AddonOperatorError as error:
             outcome = Retry(str(error))
-        except Exception as error:  # a bug in one handler must not end the queue
-            log.exception("task handler broke", task=kind(entry.task.payload), error=error, exc_info=error)
+        except Exception as error:  # a bug in a handler must not end the queue
+            log.exception("task failed with an internal error", **self._fields(entry.task), error=error, exc_info=error)
             outcome = Retry(f"internal error: {traces.text(error)}")
         finally:
             self._running = self._attempting = self._interrupted = None
@@ -359,7 +299,7 @@ class TaskQueue:
         return {"queue": self.name, **owner, "task": kind(payload), "task_id": task.id, "scope": subject(payload)}
 
     def _settle(self, entry: _Entry, outcome: Outcome) -> Awaitable[object] | None:
-        """Acts on an outcome; gives what to wait for before the next attempt, if anything."""
+        """Puts an outcome into effect; returns what to wait for before the next attempt, if anything."""
         if entry not in self._entries:
             return None
         match outcome:
@@ -387,7 +327,7 @@ class TaskQueue:
                 assert_never(outcome)
 
     def _add_before(self, entry: _Entry, tasks: Sequence[Task]) -> None:
-        """Puts what an attempt asks for in its place: behind what has overtaken it meanwhile."""
+        """Puts follow-up tasks before a task, but behind those that have overtaken it."""
         if not tasks:
             return
         now = asyncio.get_running_loop().time()
@@ -406,63 +346,3 @@ class TaskQueue:
             for wait in waits:
                 wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
-
-
-_UNTOLD: Final = contextlib.nullcontext()
-
-
-@contextlib.contextmanager
-def _tell(on_action: OnAction, queue: str, action: str) -> Iterator[None]:
-    started = time.perf_counter()
-    yield
-    on_action(queue, action, time.perf_counter() - started)
-
-
-class QueueSet:
-    """All queues by name, `main` first; workers belong to the task group that is handed in by `run`."""
-
-    def __init__(
-        self,
-        handle: Handler,
-        *,
-        retry: RetryPolicy,
-        observe: Callable[[Attempt], None] | None = None,
-        on_action: OnAction | None = None,
-    ) -> None:
-        self._handle = handle
-        self._retry = retry
-        self._observe = observe
-        self._on_action = on_action
-        self.main = self._make(MAIN_QUEUE)
-        self._queues: dict[str, TaskQueue] = {MAIN_QUEUE: self.main}
-        self._group: asyncio.TaskGroup | None = None
-
-    def get(self, name: str) -> TaskQueue:
-        """Finds a queue, making it (and starting its worker) when it is new."""
-        queue = self._queues.get(name)
-        if queue is None:
-            queue = self._queues[name] = self._make(name)
-            self._start(queue)
-        return queue
-
-    def all(self) -> Sequence[TaskQueue]:
-        """All queues, `main` first, the others in the order of their making."""
-        return tuple(self._queues.values())
-
-    async def run(self) -> None:
-        """Runs all workers, also those of queues made later, until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            self._group = group
-            try:
-                for queue in self.all():
-                    self._start(queue)
-                await asyncio.Event().wait()
-            finally:
-                self._group = None  # a queue that is made now has nobody left to work in it
-
-    def _make(self, name: str) -> TaskQueue:
-        return TaskQueue(name, self._handle, retry=self._retry, observe=self._observe, on_action=self._on_action)
-
-    def _start(self, queue: TaskQueue) -> None:
-        if self._group is not None:
-            self._group.create_task(queue.run(), name=f"queue/{queue.name}")

@@ -48,7 +48,7 @@ from addon_operator.modules.runner import ModuleRunner
 from addon_operator.process.child import Exit
 from addon_operator.retry import RetryPolicy
 from addon_operator.schedule.timer import Cron
-from addon_operator.tasks.queue import QueueSet
+from addon_operator.tasks.queue_set import QueueSet
 from addon_operator.tasks.task import Converge, Outcome, Reason, Task, describe
 from addon_operator.values import patches
 from addon_operator.values.store import ValuesStore
@@ -378,7 +378,7 @@ class Bench:
     async def rest(self) -> list[str]:
         """Lets everything happen that is under way; names the attempts since the last call."""
         await asyncio.sleep(600)
-        left = {queue.name: [look.description for look in queue.looks()] for queue in self.queues.all() if len(queue)}
+        left = {queue.name: [task.description for task in queue.listing()] for queue in self.queues.all() if len(queue)}
         assert not left, (left, self.tasks[-10:])
         return self.since()
 

@@ -13,9 +13,9 @@ from structlog.testing import LogCapture
 from addon_operator.bindings.kubernetes import HookMonitors
 from addon_operator.errors import KubeError
 from addon_operator.hooks.call import HookId
+from addon_operator.hooks.compaction import MOST_CONTEXTS
 from addon_operator.hooks.config.model import Conversion, HookConfig, Kubernetes, Lifecycle, LifecycleKind, WatchEvent
 from addon_operator.hooks.context import ObjectEvent, Synchronization
-from addon_operator.hooks.folding import MOST_CONTEXTS
 from addon_operator.hooks.hook import Hook
 from addon_operator.kube.monitor import WatchSpec
 from addon_operator.kube.refs import ObjectKey

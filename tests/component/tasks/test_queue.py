@@ -10,7 +10,8 @@ import pytest
 
 from addon_operator.errors import HookFailed
 from addon_operator.retry import RetryPolicy
-from addon_operator.tasks.queue import Attempt, QueueSet, TaskQueue
+from addon_operator.tasks.queue import Attempt, TaskQueue
+from addon_operator.tasks.queue_set import QueueSet
 from addon_operator.tasks.task import (
     Again,
     Converge,
@@ -91,7 +92,7 @@ def test_a_failed_head_is_retried_with_growing_delays_and_keeps_its_place() -> N
         queue.add_tail([module_task("flaky"), module_task("next")])
         await asyncio.sleep(1)
         assert queue.status() == "sleep after fail for 5s"
-        assert queue.looks()[0].description.endswith(":failures 1:hooks/x.sh: exit code 1")
+        assert queue.listing()[0].description.endswith(":failures 1:hooks/x.sh: exit code 1")
         await asyncio.sleep(200)
 
     calls = scenario(script, steps).calls

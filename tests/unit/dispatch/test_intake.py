@@ -16,7 +16,7 @@ from addon_operator.kube.crds import Source
 from addon_operator.modules.plan import Verdict
 from addon_operator.modules.registry import ModuleRegistry
 from addon_operator.retry import RetryPolicy
-from addon_operator.tasks.queue import QueueSet
+from addon_operator.tasks.queue_set import QueueSet
 from addon_operator.tasks.task import Done, Outcome, Reason, RunHook, RunModules, Task
 from tests.fakes import clock
 from tests.unit.modules.test_plan import module as a_module
@@ -52,7 +52,7 @@ def queued(
         queues = QueueSet(nothing, retry=RetryPolicy(1, 1))
         queues.main.add_tail(waiting)
         happen(Intake(queues=queues, registry=registry, ticks_count=lambda: ticks_count))
-        return {queue.name: [look.description for look in queue.looks()] for queue in queues.all() if len(queue)}
+        return {queue.name: [task.description for task in queue.listing()] for queue in queues.all() if len(queue)}
 
     return clock.run(main())
 
@@ -134,7 +134,7 @@ def test_a_crd_that_is_gone_is_brought_again(name: str, *, missed: bool, expecte
         queues = QueueSet(nothing, retry=RetryPolicy(1, 1))
         queues.main.add_tail((WAITING,))
         Intake(queues=queues, registry=registry, ticks_count=lambda: True).definition_gone(name, missed)
-        return [look.description for look in queues.main.looks()]
+        return [task.description for task in queues.main.listing()]
 
     assert clock.run(main()) == expected
     assert bool(registry.state("on").crds) is (name != "things")

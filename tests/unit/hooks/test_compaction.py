@@ -1,4 +1,4 @@
-"""Which hook tasks are done in one run, and what that run is told."""
+"""Which binding contexts are dropped because a later one says the same or more."""
 
 from __future__ import annotations
 
@@ -9,14 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon_operator.hooks.call import HookId
+from addon_operator.hooks.compaction import collapse_repeats, compact
 from addon_operator.hooks.config.model import Kubernetes, Schedule, WatchEvent
 from addon_operator.hooks.context import Context, LifecycleContext, ObjectEvent, Synchronization, Tick, group_of
-from addon_operator.hooks.folding import bounded
-from addon_operator.tasks.combine import fold_groups, join, kinship
-from addon_operator.tasks.task import Converge, Payload, Reason, RunHook, Task
 
-HOOK, OTHER = HookId("m", "hooks/x.sh"), HookId("m", "hooks/y.sh")
 PODS = Kubernetes("pods", "Pod", label_selector="app=x")
 NODES = Kubernetes("nodes", "Node", allow_failure=True)
 
@@ -39,68 +35,6 @@ def sync(name: str = "pods", group: str = "", *, wait: bool = True, run: bool = 
     )
 
 
-def run_of(*contexts: Context, hook: HookId = HOOK, combines: bool = True) -> RunHook:
-    return RunHook(hook, contexts, combines=combines)
-
-
-def task(payload: Payload, *, converge: bool = False) -> Task:
-    return Task(payload, Reason.KUBERNETES, converge=converge)
-
-
-REACTION = run_of(event("Added"))
-STARTUP = run_of(LifecycleContext("onStartup"), combines=False)
-V0 = run_of(event("Added"), combines=False)
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "expected"),
-    [
-        pytest.param(REACTION, run_of(event("Deleted", binding=NODES)), True, id="events of two bindings"),
-        pytest.param(REACTION, run_of(tick("hourly")), True, id="event and tick"),
-        pytest.param(REACTION, run_of(in_group("g")), True, id="event and group"),
-        pytest.param(REACTION, run_of(event("Added"), hook=OTHER), False, id="another hook"),
-        pytest.param(REACTION, run_of(event("Added"), hook=HookId(None, HOOK.name)), False, id="global of that name"),
-        pytest.param(REACTION, run_of(sync()), False, id="event and Synchronization"),
-        pytest.param(run_of(sync()), run_of(sync("nodes")), True, id="Synchronizations"),
-        pytest.param(run_of(sync()), run_of(sync(wait=False)), False, id="only one is waited for"),
-        pytest.param(run_of(sync()), run_of(sync(run=False)), False, id="only one runs the hook"),
-        pytest.param(
-            run_of(sync("a", "g")), run_of(sync("b", "g", wait=False)), False, id="a group, one is waited for"
-        ),
-        pytest.param(run_of(sync("a", "g")), run_of(in_group("g")), False, id="a group's Synchronization and event"),
-        pytest.param(STARTUP, STARTUP, False, id="lifecycle"),
-        pytest.param(REACTION, STARTUP, False, id="event and lifecycle"),
-        pytest.param(V0, V0, False, id="v0"),
-        pytest.param(REACTION, Converge(), False, id="no hook"),
-        pytest.param(Converge(), Converge(), False, id="no hooks"),
-    ],
-)
-def test_what_may_be_done_in_one_run(first: Payload, second: Payload, expected: bool) -> None:
-    common = kinship(task(first))
-    assert (common is not None and common == kinship(task(second))) is expected
-
-
-def test_what_goes_away_with_a_converge_takes_nothing_with_it() -> None:
-    assert kinship(task(REACTION, converge=True)) != kinship(task(REACTION))
-    assert kinship(task(REACTION, converge=True)) == kinship(task(REACTION, converge=True))
-
-
-def test_joined_tasks_are_the_first_with_the_contexts_of_all_in_order() -> None:
-    tasks = [Task(run_of(event("Added", name)), reason) for name, reason in zip("cab", Reason, strict=False)]
-    joined = join(tasks)
-    assert joined == dataclasses.replace(tasks[0], payload=run_of(*(event("Added", name) for name in "cab")))
-
-
-def test_joined_events_of_a_group_are_one_context() -> None:
-    tasks = [task(run_of(in_group("g", name))) for name in "abc"]
-    assert join(tasks).payload == run_of(in_group("g", "c"))
-
-
-def test_joined_synchronizations_of_a_group_stay_apart_because_each_binding_waits_for_its_own() -> None:
-    syncs = [sync(name, "g") for name in "ab"]
-    assert join([task(run_of(one)) for one in syncs]).payload == run_of(*syncs)
-
-
 @pytest.mark.parametrize(
     ("contexts", "expected"),
     [
@@ -121,7 +55,7 @@ def test_joined_synchronizations_of_a_group_stay_apart_because_each_binding_wait
     ],
 )  # fmt: skip
 def test_neighbours_that_say_the_same_are_folded(contexts: list[Context], expected: list[Context]) -> None:
-    assert fold_groups(contexts) == tuple(expected)
+    assert collapse_repeats(contexts) == tuple(expected)
 
 
 SOME_CONTEXTS = st.lists(
@@ -136,7 +70,7 @@ SOME_CONTEXTS = st.lists(
 
 
 def says(context: Context) -> object:
-    """What neighbours have in common that are folded; its own identity if they never are."""
+    """What neighbours have in common that are compacted; its own identity if they never are."""
     if group_of(context):
         return group_of(context)
     return context if isinstance(context, Tick) else id(context)
@@ -144,14 +78,7 @@ def says(context: Context) -> object:
 
 @given(SOME_CONTEXTS)
 def test_the_last_of_neighbours_stays(contexts: list[Context]) -> None:
-    assert list(fold_groups(contexts)) == [list(same)[-1] for _, same in itertools.groupby(contexts, key=says)]
-
-
-@given(SOME_CONTEXTS, st.data())
-def test_it_does_not_matter_in_how_many_pieces_tasks_are_joined(contexts: list[Context], data: st.DataObject) -> None:
-    cut = data.draw(st.integers(1, len(contexts)))
-    tasks = [task(run_of(context)) for context in contexts]
-    assert join([join(tasks[:cut]), *tasks[cut:]]) == join(tasks)
+    assert list(collapse_repeats(contexts)) == [list(same)[-1] for _, same in itertools.groupby(contexts, key=says)]
 
 
 @pytest.mark.parametrize(
@@ -172,18 +99,18 @@ def test_it_does_not_matter_in_how_many_pieces_tasks_are_joined(contexts: list[C
         pytest.param("D1 M2", "D1 M2", id="made again for somebody who hears of no additions"),
     ],
 )
-def test_events_of_an_object_are_folded_above_the_bound(contexts: str, expected: str) -> None:
-    assert bounded(written(contexts), most=1, told=0) == written(expected)
-    assert bounded(written(contexts), most=100) == written(contexts)
+def test_events_of_an_object_are_compacted_above_the_bound(contexts: str, expected: str) -> None:
+    assert compact(written(contexts), limit=1, maybe_seen=0) == written(expected)
+    assert compact(written(contexts), limit=100) == written(contexts)
 
 
 def test_what_a_failed_run_may_have_shown_is_not_forgotten() -> None:
     new, other = (event("Added", name, 1) for name in ("a", "b"))
     contexts = (new, other, event("Modified", "a", 2))
-    folded = bounded(contexts, most=1, told=1)
-    assert folded == (event("Added", "a", 2), other)
+    compacted = compact(contexts, limit=1, maybe_seen=1)
+    assert compacted == (event("Added", "a", 2), other)
     gone = tuple(event("Deleted", name, 3) for name in ("b", "a"))
-    assert bounded((*folded, *gone), most=1, told=1) == (event("Deleted", "a", 3),)
+    assert compact((*compacted, *gone), limit=1, maybe_seen=1) == (event("Deleted", "a", 3),)
 
 
 def written(text: str) -> tuple[ObjectEvent, ...]:
@@ -191,25 +118,27 @@ def written(text: str) -> tuple[ObjectEvent, ...]:
     return tuple(event(kinds[word[0]], version=int(word[1:])) for word in text.split())
 
 
-def test_folded_events_stand_where_the_last_of_them_was() -> None:
-    folded = bounded((event("Added", "a", 1), event("Added", "b", 2), event("Modified", "a", 3)), most=2, told=0)
-    assert folded == (event("Added", "b", 2), event("Added", "a", 3))
+def test_compacted_events_stand_where_the_last_of_them_was() -> None:
+    compacted = compact(
+        (event("Added", "a", 1), event("Added", "b", 2), event("Modified", "a", 3)), limit=2, maybe_seen=0
+    )
+    assert compacted == (event("Added", "b", 2), event("Added", "a", 3))
 
 
 def test_bindings_are_told_apart_by_what_they_say_not_by_their_names() -> None:
     alike, other = dataclasses.replace(PODS), dataclasses.replace(PODS, label_selector="")
     contexts = tuple(event("Modified", "a", version, one) for version, one in enumerate([PODS, alike, other, other]))
-    assert bounded(contexts, most=1, told=0) == (contexts[1], contexts[3])
+    assert compact(contexts, limit=1, maybe_seen=0) == (contexts[1], contexts[3])
 
 
 def test_groups_and_schedules_keep_one_context_each_above_the_bound() -> None:
     contexts = (in_group("g", "a"), tick("t"), in_group("h"), event("Added"), tick("t"), in_group("g", "b"))
-    assert bounded(contexts, most=5) == (in_group("h"), event("Added"), tick("t"), in_group("g", "b"))
+    assert compact(contexts, limit=5) == (in_group("h"), event("Added"), tick("t"), in_group("g", "b"))
 
 
 def test_what_may_fail_does_not_hide_what_must_not_above_the_bound() -> None:
     strict, lenient = in_group("g", "a"), in_group("g", "b", allow_failure=True)
-    assert bounded((strict, event("Added"), lenient), most=2) == (event("Added"), strict)
+    assert compact((strict, event("Added"), lenient), limit=2) == (event("Added"), strict)
 
 
 KINDS: tuple[WatchEvent, ...] = ("Added", "Modified", "Deleted")
@@ -229,7 +158,7 @@ PAIRS: dict[tuple[WatchEvent, WatchEvent], WatchEvent | None] = {
 }
 
 
-def folded_pair_by_pair(events: list[ObjectEvent]) -> list[ObjectEvent]:
+def compacted_pair_by_pair(events: list[ObjectEvent]) -> list[ObjectEvent]:
     """Replaces two events of an object, with no third one between them, by one or none, as long as there are such."""
     for (place, first), (later, second) in itertools.combinations(enumerate(events), 2):
         between = events[place + 1 : later]
@@ -237,7 +166,7 @@ def folded_pair_by_pair(events: list[ObjectEvent]) -> list[ObjectEvent]:
         if about(first) == about(second) and pair in PAIRS and all(about(other) != about(first) for other in between):
             kind = PAIRS[pair]
             newer = [dataclasses.replace(second, watch_event=kind)] if kind else []
-            return folded_pair_by_pair([*events[:place], *between, *newer, *events[later + 1 :]])
+            return compacted_pair_by_pair([*events[:place], *between, *newer, *events[later + 1 :]])
     return events
 
 
@@ -246,21 +175,21 @@ def about(event: ObjectEvent) -> tuple[str, str]:
 
 
 @given(EVENTS)
-def test_folding_is_the_same_pair_by_pair(events: tuple[ObjectEvent, ...]) -> None:
-    assert list(bounded(events, most=0, told=0)) == folded_pair_by_pair(list(events))
+def test_compaction_is_the_same_pair_by_pair(events: tuple[ObjectEvent, ...]) -> None:
+    assert list(compact(events, limit=0, maybe_seen=0)) == compacted_pair_by_pair(list(events))
 
 
 @given(EVENTS, st.integers(0, 30))
-def test_whoever_sees_the_folded_events_knows_what_is_there(events: tuple[ObjectEvent, ...], told: int) -> None:
-    folded = bounded(events, most=0, told=told)
-    assert all(isinstance(one, ObjectEvent) for one in folded)
-    heard_of = {about(one) for one in events[:told]}
-    unheard = {one: data for one, data in present(events).items() if one not in heard_of}
-    known = {one: data for one, data in present(folded).items() if one not in heard_of}
-    assert {one: present(folded)[one] for one in heard_of} == {one: present(events)[one] for one in heard_of}
-    assert {one for one, data in known.items() if data} == {one for one, data in unheard.items() if data}
-    assert known.items() <= unheard.items()
-    assert len(folded) <= 2 * len({about(one) for one in events})
+def test_whoever_sees_the_folded_events_knows_what_is_there(events: tuple[ObjectEvent, ...], maybe_seen: int) -> None:
+    compacted = compact(events, limit=0, maybe_seen=maybe_seen)
+    assert all(isinstance(one, ObjectEvent) for one in compacted)
+    seen = {about(one) for one in events[:maybe_seen]}
+    unseen = {one: data for one, data in present(events).items() if one not in seen}
+    known = {one: data for one, data in present(compacted).items() if one not in seen}
+    assert {one: present(compacted)[one] for one in seen} == {one: present(events)[one] for one in seen}
+    assert {one for one, data in known.items() if data} == {one for one, data in unseen.items() if data}
+    assert known.items() <= unseen.items()
+    assert len(compacted) <= 2 * len({about(one) for one in events})
 
 
 def present(events: tuple[Context, ...]) -> dict[tuple[str, str], bytes | None]:

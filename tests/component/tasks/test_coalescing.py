@@ -15,11 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from addon_operator.hooks.call import HookId
+from addon_operator.hooks.compaction import MOST_CONTEXTS
 from addon_operator.hooks.config.model import Kubernetes, Schedule
 from addon_operator.hooks.context import Context, LifecycleContext, ObjectEvent, Synchronization, Tick
-from addon_operator.hooks.folding import MOST_CONTEXTS
 from addon_operator.retry import RetryPolicy
-from addon_operator.tasks.queue import CROWD, Attempt, TaskQueue
+from addon_operator.tasks.coalescer import COALESCE_AT
+from addon_operator.tasks.queue import Attempt, TaskQueue
 from addon_operator.tasks.task import Again, Done, Outcome, Park, Reason, Retry, RunHook, RunModules, Task
 from tests.fakes import clock
 
@@ -121,9 +122,9 @@ def test_events_that_come_while_the_head_waits_for_its_retry_are_done_with_it() 
         await asyncio.sleep(1)
         bench.queue.add_tail([hook_task(event(2)), hook_task(tick())])
         await asyncio.sleep(5)
-        (look,) = bench.queue.looks()
-        assert look.description.endswith(":a:pods of a,hourly in 3 contexts:Kubernetes:failures 2:no")
-        assert look.age_s == 1
+        (listed,) = bench.queue.listing()
+        assert listed.description.endswith(":a:pods of a,hourly in 3 contexts:Kubernetes:failures 2:no")
+        assert listed.age_s == 1
 
     bench = scenario(["retry", "retry"], steps)
     assert [story(task) for task in bench.tried] == ["a: 1", "a: 1 2 hourly", "a: 1 2 hourly"]
@@ -144,12 +145,12 @@ def test_events_that_come_while_the_head_runs_are_not_lost_with_it() -> None:
     async def steps(bench: Bench) -> None:
         bench.queue.add_tail([module_task("before"), hook_task(event("first"))])
         await asyncio.sleep(1)
-        for number in range(CROWD + 50):
+        for number in range(COALESCE_AT + 50):
             bench.queue.add_tail([hook_task(event(number))])
 
     _, first, second = scenario(["done", "slow"], steps).done
     assert story(first) == "a: first"
-    assert story(second) == f"a: {' '.join(map(str, range(CROWD + 50)))}"
+    assert story(second) == f"a: {' '.join(map(str, range(COALESCE_AT + 50)))}"
 
 
 @pytest.mark.parametrize(
@@ -182,7 +183,7 @@ def test_a_burst_of_two_hooks_in_turn_leaves_few_tasks_and_mixes_nothing() -> No
         for number in range(5_000):
             bench.queue.add_tail([hook_task(event(number, "a"), "a")])
             bench.queue.add_tail([hook_task(event(number, "b"), "b")])
-            assert len(bench.queue) < 2 * CROWD
+            assert len(bench.queue) < 2 * COALESCE_AT
 
     bench = scenario(["slow"], steps)
     for hook in "ab":
@@ -196,11 +197,11 @@ def test_many_tasks_of_a_hook_become_one_in_the_place_of_the_first_and_others_ke
         queue = bench.queue
         queue.add_tail([hook_task(event("head"))])
         await asyncio.sleep(1)
-        queue.add_tail([module_task("1"), *(hook_task(event("x")) for _ in range(CROWD - 1)), module_task("2")])
-        assert len(queue) == CROWD + 2
+        queue.add_tail([module_task("1"), *(hook_task(event("x")) for _ in range(COALESCE_AT - 1)), module_task("2")])
+        assert len(queue) == COALESCE_AT + 2
         queue.add_tail([hook_task(event("last")), hook_task(event("new"))])
         stories = [story(task) for task in queue.tasks]
-        assert stories == ["a: head", "1", f"a: {'x ' * (CROWD - 1)}last", "2", "a: new"]
+        assert stories == ["a: head", "1", f"a: {'x ' * (COALESCE_AT - 1)}last", "2", "a: new"]
 
     scenario(["slow"], steps)
 
@@ -218,11 +219,11 @@ def test_no_event_overtakes_another_kind_of_task_of_its_hook(wall: Task) -> None
         queue = bench.queue
         queue.add_tail([module_task("head")])
         await asyncio.sleep(1)
-        queue.add_tail(hook_task(event("x")) for _ in range(CROWD - 1))
+        queue.add_tail(hook_task(event("x")) for _ in range(COALESCE_AT - 1))
         queue.add_tail([wall])
-        queue.add_tail(hook_task(event("y")) for _ in range(CROWD))
+        queue.add_tail(hook_task(event("y")) for _ in range(COALESCE_AT))
         assert [story(task) for task in queue.tasks] == [
-            "head", *["a: x"] * (CROWD - 1), story(wall), f"a: {' '.join('y' * CROWD)}",
+            "head", *["a: x"] * (COALESCE_AT - 1), story(wall), f"a: {' '.join('y' * COALESCE_AT)}",
         ]  # fmt: skip
 
     scenario(["slow"], steps)
@@ -239,7 +240,7 @@ def test_a_burst_for_few_objects_does_not_grow_without_bound() -> None:
         for number in range(2 * MOST_CONTEXTS + 5_000):
             queue.add_tail([hook_task(dataclasses.replace(BURST, name=str(number % 3)))])
         in_memory = sum(isinstance(one, ObjectEvent) and one.binding is BURST.binding for one in gc.get_objects())
-        assert in_memory < MOST_CONTEXTS + 2 * CROWD
+        assert in_memory < MOST_CONTEXTS + 2 * COALESCE_AT
 
     bench = scenario(["slow"], steps)
     assert isinstance(run := bench.done[-1].payload, RunHook)
