@@ -182,8 +182,8 @@ class Parts:
             patcher=ObjectPatcher(
                 client,
                 client.discover,
-                on_delete=lambda key: self.healing.expect((key,)),
-                on_delete_refused=lambda key: self.healing.unexpect((key,)),
+                on_delete=lambda key: self.healing.expect_deletion((key,)),
+                on_delete_refused=lambda key: self.healing.deletion_refused((key,)),
                 run_jq=given.filters.run,
             ),
             metrics=given.metrics,

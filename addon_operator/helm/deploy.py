@@ -219,7 +219,7 @@ class Deployer:
         if not self._healing.follows(name):
             await self._healing.follow(name, await self._storage.objects(name))
         try:
-            return dataclasses.replace(facts, absent=await self._healing.absent(name))
+            return dataclasses.replace(facts, absent=await self._healing.confirm_missing(name))
         except KubeError as error:
             text = f"module {name}: objects of its release: {error}"
             raise KubeError(
@@ -273,7 +273,7 @@ class Deployer:
         self._notes[request.name] = note
         await self._leftovers.remove(request.name, result.objects)
         try:
-            await self._healing.follow(request.name, result.objects, just_made=True)
+            await self._healing.follow(request.name, result.objects, just_deployed=True)
         except KubeError:
             self._healing.forget(request.name)  # the next run follows what is there then
             raise

@@ -1,6 +1,6 @@
 """What to do with a release: one pure function over what is known about it.
 
-Pure. Facts come from `storage.py` and `healing.py`; actions are carried out by `deploy.py`. Source: contract.md 3.8.
+Pure. Facts come from `storage.py` and `healing/`; actions are carried out by `deploy.py`. Source: contract.md 3.8.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Site:
 
     def _announce(self, key: ObjectKey) -> None:
         self.announced.append((key, "DELETE" in self.sent))
-        self.healing.expect([key])
+        self.healing.expect_deletion([key])
 
     def key(self, name: str) -> ObjectKey:
         return ObjectKey("v1", "ConfigMap", self.namespace, name)
@@ -55,7 +55,7 @@ class Site:
             document: JsonObject = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
             await self.hook({"operation": "Create", "object": document})
         await self.healing.follow("demo", map(self.key, objects))
-        assert await self.healing.absent("demo") == ()
+        assert await self.healing.confirm_missing("demo") == ()
 
     def delete(self, name: str, **fields: str) -> JsonObject:
         return {"operation": "DeleteInBackground", "kind": "cm", "namespace": self.namespace, "name": name, **fields}
@@ -97,7 +97,7 @@ async def test_what_a_hook_deletes_is_missed_by_the_next_run_only(site: Site) ->
     await site.somebody_deletes("b")
     assert await site.losses.get() == (site.key("b"),)
     assert site.losses.empty()
-    assert await site.healing.absent("demo") == (site.key("a"), site.key("b"))
+    assert await site.healing.confirm_missing("demo") == (site.key("a"), site.key("b"))
 
 
 async def test_an_object_that_a_finalizer_holds_goes_on_purpose_in_the_end(site: Site) -> None:

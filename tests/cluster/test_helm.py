@@ -771,17 +771,17 @@ async def test_somebody_who_keeps_deleting_is_answered_more_slowly(operator: Ope
         await operator.eventually(lambda: not operator.healing.missing("demo"))
 
 
-@pytest.mark.parametrize("just_made", [True, False])
-async def test_what_helm_has_just_made_is_not_missed_before_the_watch_shows_it(
-    operator: Operator, module: Path, *, just_made: bool
+@pytest.mark.parametrize("just_deployed", [True, False])
+async def test_what_helm_has_just_deployed_is_not_missed_before_the_watch_shows_it(
+    operator: Operator, module: Path, *, just_deployed: bool
 ) -> None:
     """The API server is believed in the end: it does not exist."""
     await operator.deploy(module)
     await operator.deploy(module)
     made = ObjectKey("v1", "ConfigMap", operator.namespace, "made")
-    await operator.healing.follow("other", [ObjectKey("v1", "ConfigMap", "", "made")], just_made=just_made)
-    assert operator.healing.missing("other") == (() if just_made else (made,))
-    assert await operator.healing.absent("other") == (made,)
+    await operator.healing.follow("other", [ObjectKey("v1", "ConfigMap", "", "made")], just_deployed=just_deployed)
+    assert operator.healing.missing("other") == (() if just_deployed else (made,))
+    assert await operator.healing.confirm_missing("other") == (made,)
 
 
 async def test_what_removes_itself_is_not_absent(operator: Operator, module: Path) -> None:

@@ -56,13 +56,17 @@ class Api:
     def __init__(self) -> None:
         self.history, self.reachability = History(), Reachability()
         self.forbidden = ""
+        self.not_found_by_proxy = False
         self.asked = 0
+        self.served = list(RESOURCES.values())
         self._objects: dict[str, dict[str, JsonObject]] = {}
         self._watches: dict[str, list[asyncio.Queue[bytes]]] = {}
         self._numbers = itertools.count(1)
 
     async def request(self, _method: str, path: str, **_options: object) -> bytes:
         for name, resource in RESOURCES.items():
+            if path == resource.path("ns", name) and self.not_found_by_proxy:
+                raise KubeError("404 page not found", status=404, reason="Not Found")
             if path == resource.path("ns", name):
                 return self._one(self._objects.get(resource.path(), {}).get(name))
         if path == self.forbidden:
@@ -77,7 +81,7 @@ class Api:
 
     async def discover(self) -> Discovery:
         self.asked += 1
-        return Discovery(RESOURCES.values(), [])
+        return Discovery(self.served, [])
 
     async def server_version(self) -> str:
         return "v1.36.0"
@@ -140,22 +144,24 @@ class Site:
         word, _, about = step.partition(" ")
         match word:
             case "expect":
-                self.healing.expect([MEANT[about]])
+                self.healing.expect_deletion([MEANT[about]])
                 return
             case "unexpect":
-                self.healing.unexpect([MEANT[about]])
+                self.healing.deletion_refused([MEANT[about]])
                 return
             case "wait":
                 await asyncio.sleep(float(about))
                 return
             case "permit":
                 self.api.forbidden = ""
+            case "misroute":
+                self.api.not_found_by_proxy = True
             case "make" | "touch" | "terminate" | "delete":
                 getattr(self.api, word)(about)
             case "pause" | "resume" | "forget":
                 getattr(self.healing, word)("one")
             case "follow" | "upgrade":
-                await self.healing.follow("one", HELD, just_made=word == "upgrade")
+                await self.healing.follow("one", HELD, just_deployed=word == "upgrade")
             case "follow-too":
                 await self.healing.follow("two", [KEYS["a"]])
         await asyncio.sleep(1)
@@ -255,7 +261,7 @@ def test_the_next_module_run_misses_it_all_the_same() -> None:
     """A hook before Helm may delete what cannot be changed, so that Helm makes it anew."""
 
     async def look(site: Site) -> tuple[object, ...]:
-        return site.healing.missing("one"), await site.healing.absent("one"), site.told
+        return site.healing.missing("one"), await site.healing.confirm_missing("one"), site.told
 
     gone = (KEYS["a"],)
     assert clock.run(play("expect a", "delete a", look=look)) == (gone, gone, [])
@@ -284,10 +290,31 @@ def test_a_definition_in_the_first_list_that_came_after_the_first_answer_is_aske
 @pytest.mark.parametrize("permitted", [False, True])
 def test_kinds_that_may_not_be_watched_are_left_out_until_they_may(*, permitted: bool) -> None:
     async def look(site: Site) -> tuple[set[ObjectKey], tuple[str, ...] | None]:
-        return set(await site.healing.absent("one")), site.healing.watched("one")
+        return set(await site.healing.confirm_missing("one")), site.healing.watched("one")
 
     steps = ["delete thing", "delete a", *(["permit", "wait 60"] if permitted else [])]
     absent, watched = clock.run(play(*steps, look=look, forbidden=THING.path()))
     assert absent == {KEYS["a"], *([KEYS["thing"]] if permitted else [])}
     assert watched is not None
     assert ("Thing/thing" in watched) is permitted
+
+
+def test_not_found_by_a_proxy_says_nothing_about_the_object() -> None:
+    async def look(site: Site) -> tuple[ObjectKey, ...]:
+        with pytest.raises(KubeError, match="though the API server serves the kind") as caught:
+            await site.healing.confirm_missing("one")
+        assert caught.value.status == 502
+        site.api.not_found_by_proxy = False
+        return await site.healing.confirm_missing("one")
+
+    assert clock.run(play("delete a", "misroute", look=look)) == (KEYS["a"],)
+
+
+def test_objects_of_a_kind_that_is_not_served_any_more_are_missing() -> None:
+    """The API server itself answers requests for such a kind like a proxy, without a Status."""
+
+    async def look(site: Site) -> tuple[ObjectKey, ...]:
+        site.api.served = [CONFIG_MAP, SCALER, CUSTOM_RESOURCE_DEFINITIONS]
+        return await site.healing.confirm_missing("one")
+
+    assert clock.run(play("delete thing", "misroute", look=look)) == (KEYS["thing"],)
