@@ -145,6 +145,15 @@ class KubeError(AddonOperatorError):
         """
         return self.status == 404 and self.reason == "NotFound"
 
+    @property
+    def conflict(self) -> bool:
+        """Whether somebody else has written the object in between, so that reading it again helps."""
+        return self.status == 409 and self.reason in {"Conflict", "AlreadyExists"}
+
+    def with_message(self, message: str) -> KubeError:
+        """Returns the same refusal in other words, such as behind the name of who asked."""
+        return KubeError(message, status=self.status, reason=self.reason, retry_after_s=self.retry_after_s)
+
 
 class LeaseLost(AddonOperatorError):
     """Another operator holds the Lease that this one held."""

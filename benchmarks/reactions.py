@@ -31,6 +31,7 @@ from addon_operator.devcluster.binaries import require
 from addon_operator.devcluster.commands import API_ONLY
 from addon_operator.documents.jsondoc import JsonObject, JsonValue, dumps
 from addon_operator.kube.client import KubeClient
+from addon_operator.kube.transport import HttpTransport
 from addon_operator.settings import CPU_COUNT
 from benchmarks.operator_process import OperatorFiles, OperatorProcess
 from benchmarks.report import Figure, document, table
@@ -422,12 +423,14 @@ async def _measure(laboratory: Laboratory, wanted: Set[str]) -> list[Figure]:
 
 
 async def _run(kubeconfig: Path, directory: Path, creates: int, wanted: Set[str]) -> list[Figure]:
-    client = await KubeClient.connect(config_file=kubeconfig, context=None, server=None, qps=0, burst=0)
-    laboratory = Laboratory(client, kubeconfig, require("helm"), directory, creates, run=secrets.token_hex(3))
+    transport = await HttpTransport.connect(config_file=kubeconfig, context=None, server=None, qps=0, burst=0)
+    laboratory = Laboratory(
+        KubeClient(transport), kubeconfig, require("helm"), directory, creates, run=secrets.token_hex(3)
+    )
     try:
         return await _measure(laboratory, wanted)
     finally:
-        await client.close()
+        await transport.close()
 
 
 async def _in_own_cluster(directory: Path, creates: int, wanted: Set[str]) -> list[Figure]:

@@ -23,6 +23,7 @@ from addon_operator.devcluster.binaries import require
 from addon_operator.devcluster.commands import API_ONLY, CONTROL_PLANE
 from addon_operator.documents.jsondoc import JsonObject, dumps
 from addon_operator.kube.client import KubeClient
+from addon_operator.kube.transport import HttpTransport
 from addon_operator.settings import CPU_COUNT
 from benchmarks.operator_process import OperatorFiles, OperatorProcess
 from benchmarks.releases import ReleaseWatch
@@ -195,8 +196,8 @@ async def _idle(operator: OperatorProcess, idle_s: float) -> Figure:
 
 
 async def _run(options: Options, kubeconfig: Path, directory: Path, wanted: Collection[str]) -> list[Figure]:
-    client = await KubeClient.connect(config_file=kubeconfig, context=None, server=None, qps=0, burst=0)
-    laboratory = Laboratory(client, kubeconfig, options, directory, run=secrets.token_hex(3))
+    transport = await HttpTransport.connect(config_file=kubeconfig, context=None, server=None, qps=0, burst=0)
+    laboratory = Laboratory(KubeClient(transport), kubeconfig, options, directory, run=secrets.token_hex(3))
     figures = []
     try:
         async with contextlib.aclosing(measure(laboratory, wanted)) as all_figures:
@@ -205,7 +206,7 @@ async def _run(options: Options, kubeconfig: Path, directory: Path, wanted: Coll
                     click.echo(f"{figure.name}: {figure.value:.2f} {figure.unit} ({figure.note})", err=True)
                     figures.append(figure)
     finally:
-        await client.close()
+        await transport.close()
     return figures
 
 

@@ -33,11 +33,12 @@ from addon_operator.hooks.config.model import MAIN_QUEUE
 from addon_operator.hooks.context import Synchronization
 from addon_operator.hooks.engine import HookEngine
 from addon_operator.kube import events
-from addon_operator.kube.client import KubeClient, RequestStat
+from addon_operator.kube.client import KubeClient
 from addon_operator.kube.election import LEASE, Election
 from addon_operator.kube.filters import Filters
 from addon_operator.kube.holder import Holder
 from addon_operator.kube.refs import ObjectKey
+from addon_operator.kube.transport import HttpTransport, RequestStat
 from addon_operator.logs import get_logger, streams
 from addon_operator.metrics.operator import HeadTask, Metrics
 from addon_operator.modules.enablement import Enablement
@@ -198,10 +199,11 @@ class Operator:
             debug = DebugServer(chosen.debug_socket)
             await debug.start()
             stack.push_async_callback(debug.stop)
-            client = await self._connect(stack)
+            transport = await self._connect(stack)
+            client = self._client = KubeClient(transport)
             await client.wait_reachable()
-            await self._elect(client, debug, stack)
-            engine = self._engine(client)
+            await self._elect(transport, debug, stack)
+            engine = self._engine(transport)
             async with asyncio.TaskGroup() as group:
                 helm_found = group.create_task(
                     find_helm(chosen.helm_bin, os.environ, cache_dir=chosen.tmp_dir), name="find helm"
@@ -210,7 +212,7 @@ class Operator:
             binary, disk = helm_found.result(), files_read.result()
             cluster = await client.patiently(lambda: Cluster.ask(client))
             helm = HelmClient(
-                kube=client,
+                kube=transport.credentials,
                 binary=binary,
                 namespace=chosen.namespace,
                 tmp_dir=self._directory.below("helm"),
@@ -239,12 +241,12 @@ class Operator:
 
     # --- start
 
-    def _engine(self, client: KubeClient) -> HookEngine:
+    def _engine(self, transport: HttpTransport) -> HookEngine:
         chosen = self._settings
         return HookEngine(
             tmp_dir=self._directory,
             environment={
-                **client.child_environment(),
+                **transport.credentials.child_environment(),
                 "ADDON_OPERATOR_SHELL_LIB": str(SHELL_LIB),
                 **os.environ,
                 # Also when it was given as a flag: hooks ask for it.
@@ -296,9 +298,9 @@ class Operator:
         await server.start(address=self._settings.listen_address, port=self._settings.listen_port)
         stack.push_async_callback(server.stop)
 
-    async def _connect(self, stack: contextlib.AsyncExitStack) -> KubeClient:
+    async def _connect(self, stack: contextlib.AsyncExitStack) -> HttpTransport:
         chosen = self._settings
-        client = await KubeClient.connect(
+        transport = await HttpTransport.connect(
             config_file=chosen.kube_config,
             context=chosen.kube_context,
             server=chosen.kube_server,
@@ -306,23 +308,22 @@ class Operator:
             burst=chosen.kube_burst,
             on_request=self._count_request,
         )
-        self._client = client
-        self._metrics.watch_api_server(lambda: client.reachability.away_s)
-        stack.push_async_callback(client.close)
+        self._metrics.watch_api_server(lambda: transport.reachability.away_s)
+        stack.push_async_callback(transport.close)
         stack.push_async_callback(self._end_courtesies)
-        return client
+        return transport
 
-    async def _elect(self, client: KubeClient, debug: DebugServer, stack: contextlib.AsyncExitStack) -> None:
+    async def _elect(self, transport: HttpTransport, debug: DebugServer, stack: contextlib.AsyncExitStack) -> None:
         """Returns when no other operator works in the namespace; until the stack ends, none begins to."""
         usual = debug.waits
 
         def wait(reason: str) -> None:
             self._waits = debug.waits = reason
 
-        apart = client.apart()
+        apart = transport.apart()
         stack.push_async_callback(apart.close)
         holder = stack.enter_context(contextlib.closing(Holder(self._settings.pod)))
-        election = Election(apart, namespace=self._settings.namespace, holder=holder, on_wait=wait)
+        election = Election(KubeClient(apart), namespace=self._settings.namespace, holder=holder, on_wait=wait)
         self._metrics.watch_lease(LEASE, lambda: election.held)
         await stack.enter_async_context(election.holding())
         self._waits, debug.waits = "", usual

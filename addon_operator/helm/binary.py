@@ -76,7 +76,7 @@ def helm_environment(base: Mapping[str, str], cluster: Mapping[str, str], home: 
 
     Args:
         base: of the operator.
-        cluster: what leads to the cluster (`KubeClient.child_environment`).
+        cluster: what leads to the cluster (`Credentials.child_environment`).
         home: a directory for what helm keeps between its runs, so that it needs no writable home directory.
     """
     kept = {name: text for name, text in base.items() if not name.startswith("HELM_") or name in _PASSED_ON}

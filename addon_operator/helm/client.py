@@ -29,7 +29,7 @@ from addon_operator.helm.relay import relayed
 from addon_operator.helm.release import FINGERPRINT_LABEL, REVISION_LABEL
 from addon_operator.helm.stderr import explain, is_too_large
 from addon_operator.helm.storage import hooks_of
-from addon_operator.kube.client import KubeClient
+from addon_operator.kube.credentials import Credentials
 from addon_operator.kube.discovery import Discovery
 from addon_operator.kube.refs import ObjectKey
 from addon_operator.logs import get_logger
@@ -93,7 +93,7 @@ class HelmClient:
     def __init__(
         self,
         *,
-        kube: KubeClient,
+        kube: Credentials,
         binary: HelmBinary,
         namespace: str,
         tmp_dir: PrivateDirectory,
@@ -108,7 +108,7 @@ class HelmClient:
         """Prepares; runs nothing.
 
         Args:
-            kube: where the cluster is.
+            kube: where the cluster is, and who we are.
             binary: the program.
             namespace: of all releases.
             tmp_dir: for the files of runs.

@@ -1,178 +1,63 @@
-"""The connection to the API server: JSON bytes in, JSON bytes out.
+"""What the operator asks of the API server, in the verbs of Kubernetes: objects in, objects out.
 
-The only module that knows the Kubernetes library, of which it uses the configuration loading (kubeconfig, in-cluster,
-exec plugins, token files). Requests go through aiohttp as they are: the library's own transport encodes bodies again
-and rewrites the content type of patches. What requests mean is the callers' business.
+The edge to the API server is `ApiServer`: bytes, since list and watch of thousands of objects are read where they are
+kept, and since a fake that speaks bytes and paths exercises these verbs, the informers and everything above them. What
+a verb means is written once, here: which path, which content type, that a 404 of the object is None, what a conflict
+is. The real one is `transport.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
-import os
-import socket
-import ssl
-import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Final, Self, TypeVar
-
-import aiohttp
-import yaml
-from kubernetes.aio.client.configuration import Configuration
-from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+import enum
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from typing import Final, Literal, Protocol, TypeVar
 
 from addon_operator.documents import jsondoc
-from addon_operator.errors import KubeError, SettingsError
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
+from addon_operator.errors import KubeError
 from addon_operator.kube import discovery
 from addon_operator.kube.history import History
 from addon_operator.kube.reachability import Reachability
-from addon_operator.kube.refs import path_template
+from addon_operator.kube.refs import ObjectRef, Resource
 from addon_operator.logs import get_logger
-from addon_operator.redaction.messages import redact_status
-from addon_operator.retry import RetryPolicy, TokenBucket
+from addon_operator.retry import RetryPolicy
 
 _log = get_logger("kube")
+
+_JSON: Final = "application/json"
+# As client-go's metadata client: servers that do not know the short form may send whole objects.
+METADATA_ONLY: Final = f"application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{_JSON}"
+METADATA_ONLY_LIST: Final = f"application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{_JSON}"
+TIMEOUT_S: Final = 30.0
 
 _WAIT_FOR_SERVER = RetryPolicy(0.2, 5.0)
 # Not 404: a server that is about to start has no pages yet.
 _REFUSALS: Final = frozenset({400, 401, 403, 405, 406, 409, 422})
-_GATEWAY: Final = frozenset({502, 503, 504})
-_LONGEST_MESSAGE = 1000
-# Not longer: a connection on which nothing happens may be dead, and the next request would find out by its deadline.
-_KEEPALIVE_S = 15.0
-_LONGEST_PAUSE_S = 60.0
-_GOODBYE_S = 1.0
-_HUNG_UP_WITHIN_S = 5.0
+_CONTENTION = RetryPolicy(0.02, 1.0)
+_MOST_ATTEMPTS: Final = 10
+
 _T = TypeVar("_T")
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class RequestStat:
-    """How one HTTP exchange went; retries count one by one. Source: contract.md 2.15.
-
-    Attributes:
-        verb: the HTTP method.
-        host: host and port of the API server.
-        path: the path with placeholders instead of names.
-        code: the HTTP status; 0 if there was no answer.
-        latency_s: until the whole answer, for a watch until its first byte; without `wait_s`.
-        wait_s: how long the client's own limit held the request back.
-    """
-
-    verb: str
-    host: str
-    path: str
-    code: int
-    latency_s: float
-    wait_s: float
+Propagation = Literal["Foreground", "Background", "Orphan"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Call:
-    method: str
-    path: str
-    query: Mapping[str, str]
-    headers: Mapping[str, str]
-    body: bytes | None = None
-    answer_within_s: float | None = None
+class PatchType(enum.StrEnum):
+    """What a patch looks like; the values are content types."""
 
-    def __str__(self) -> str:
-        return f"{self.method} {self.path}"
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
 
 
-class KubeClient:
-    """A connection to one API server; safe for concurrent use within one event loop.
+class ApiServer(Protocol):
+    """One API server, as far as it can be asked: requests in bytes, with retries, limits and deadlines in them."""
 
-    Made by `connect`, ended by `close`. Every request has a deadline, waits for the client's own limit, and is tried
-    again when the server asks for it (429 and 503 with Retry-After) or refuses the credentials once (401).
-
-    Attributes:
-        history: whether the server has gone back to an older state.
-        reachability: whether the server answers.
-    """
-
-    def __init__(self, access: _Access, *, limiter: TokenBucket, on_request: Callable[[RequestStat], None]) -> None:
-        """Used by `connect` only."""
-        self._access = access
-        self._limiter = limiter
-        self._on_request = on_request
-        self.history, self.reachability = History(), Reachability()
-        self._sockets = weakref.WeakSet[socket.socket]()
-        # The server's compression costs more time than a cluster's own network saves.
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, socket_factory=self._socket, keepalive_timeout=_KEEPALIVE_S),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
-            headers={"User-Agent": "addon-operator", "Accept-Encoding": "identity"},
-            cookie_jar=aiohttp.DummyCookieJar(),
-            trust_env=True,
-        )
-
-    @classmethod
-    async def connect(
-        cls,
-        *,
-        config_file: Path | None,
-        context: str | None,
-        server: str | None,
-        qps: float,
-        burst: int,
-        on_request: Callable[[RequestStat], None] | None = None,
-    ) -> Self:
-        """Reads the configuration and makes a client; sends nothing yet.
-
-        Args:
-            config_file: a kubeconfig; None takes `$KUBECONFIG` or `~/.kube/config`, and without those the pod's own
-                service account.
-            context: a context of the kubeconfig; None takes its current one.
-            server: the address of the API server, instead of the configured one.
-            qps: requests a second; 0 means no limit.
-            burst: requests at once above that.
-            on_request: told about every exchange.
-
-        Raises:
-            SettingsError: the configuration cannot be read, or there is none.
-        """
-        access = await _Access.load(_kubeconfig(config_file), context, server)
-        return cls(access, limiter=TokenBucket(qps, burst), on_request=on_request or _ignore)
-
-    def apart(self) -> Self:
-        """Makes a client with the same credentials, but connections of its own and no limit, for what must not wait."""
-        return type(self)(self._access, limiter=TokenBucket(0, 1), on_request=self._on_request)
-
-    async def close(self) -> None:
-        """Closes all connections; waits a moment for those that say goodbye to the server, then hangs up."""
-        await self._session.close()
-        for one in await self._left_after(_GOODBYE_S):
-            with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-        await self._left_after(_HUNG_UP_WITHIN_S)
-
-    async def _left_after(self, limit_s: float) -> list[socket.socket]:
-        """Waits until all sockets are closed, and answers those that are not."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(limit_s):
-                while any(one.fileno() >= 0 for one in self._sockets):  # noqa: ASYNC110 -- they tell nobody
-                    await asyncio.sleep(0.005)
-        return [one for one in self._sockets if one.fileno() >= 0]
-
-    def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
-        made = _socket(address)
-        self._sockets.add(made)
-        return made
-
-    def child_environment(self) -> dict[str, str]:
-        """Gives what helm and hooks need to reach the same cluster: `KUBECONFIG` when one is in use."""
-        return {"KUBECONFIG": self._access.kubeconfig} if self._access.kubeconfig else {}
-
-    def helm_flags(self) -> list[str]:
-        """Gives helm's flags for the chosen context and server; empty if neither was chosen."""
-        context, server = self._access.context, self._access.server
-        return [
-            *(["--kube-context", context] if context else []),
-            *(["--kube-apiserver", server] if server else []),
-        ]
+    @property
+    def reachability(self) -> Reachability:
+        """Whether it answers, as the requests show that are made anyway."""
 
     async def request(
         self,
@@ -183,9 +68,9 @@ class KubeClient:
         body: bytes | None = None,
         content_type: str = "application/json",
         accept: str = "application/json",
-        timeout_s: float = 30.0,
+        timeout_s: float = TIMEOUT_S,
     ) -> bytes:
-        """Sends one request and gives the body of the answer.
+        """Sends one request and returns the body of the answer.
 
         Args:
             method: `GET`, `POST`, `PUT`, `PATCH`, `DELETE`.
@@ -199,16 +84,8 @@ class KubeClient:
         Raises:
             KubeError: the server refused (its status and reason), or there was no usable answer (status 0).
         """
-        headers = {"Accept": accept} | ({"Content-Type": content_type} if body is not None else {})
-        call = _Call(method, path, query or {}, headers, body)
-        try:
-            async with asyncio.timeout(timeout_s) as deadline:
-                return await self._persist(call, deadline.when() or 0.0)
-        except TimeoutError as error:
-            self.reachability.failed("Timeout")
-            raise KubeError(f"{call}: no answer within {timeout_s:g} s", status=0, reason="Timeout") from error
 
-    async def stream(
+    def stream(
         self,
         path: str,
         *,
@@ -217,7 +94,7 @@ class KubeClient:
         idle_timeout_s: float,
         answer_within_s: float = 30.0,
     ) -> AsyncGenerator[bytes, None]:
-        """Sends a GET whose answer has no end, such as a watch, and gives it line by line.
+        """Sends a GET whose answer has no end, such as a watch, and yields it line by line.
 
         Lines are of any length, without their line break; empty ones are left out. It ends when the server ends it.
         Wrap it in `contextlib.aclosing` when leaving early.
@@ -232,31 +109,183 @@ class KubeClient:
         Raises:
             KubeError: the server refused, went silent (status 0, `Timeout`) or the connection broke (status 0).
         """
-        call = _Call("GET", path, query, {"Accept": accept}, answer_within_s=answer_within_s)
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=idle_timeout_s)
-        async with contextlib.AsyncExitStack() as stack:
-            response = await self._open(stack, call, timeout, whole=False)
-            stack.callback(_hang_up, response)
-            pieces: list[bytes] = []
-            with self._translated(call):
-                async for chunk in response.content.iter_any():
-                    self.reachability.answered()
-                    *ends, rest = chunk.split(b"\n")
-                    for end in ends:
-                        line = b"".join([*pieces, end])
-                        pieces.clear()
-                        if line:
-                            yield line
-                    if rest:
-                        pieces.append(rest)
 
-    async def server_version(self) -> str:
-        """Asks for the server's version, such as `v1.36.3`.
 
-        Raises:
-            KubeError: as `request`.
+class KubeClient:
+    """The verbs of Kubernetes on one API server; each is one request.
+
+    Every method raises KubeError: the API server refused (its status and reason), or there was no usable answer
+    (status 0). Objects are returned as the server has them after the request.
+
+    Attributes:
+        api: the server; for list and watch in bytes.
+        history: whether the server has gone back to an older state.
+    """
+
+    def __init__(self, api: ApiServer) -> None:
+        """Takes what it uses; sends nothing yet."""
+        self.api = api
+        self.history = History()
+        # For those who still build paths and decode JSON themselves.
+        self.request, self.stream = api.request, api.stream
+
+    @property
+    def reachability(self) -> Reachability:
+        """Whether the server answers."""
+        return self.api.reachability
+
+    # --- objects
+
+    async def get(
+        self, ref: ObjectRef, *, metadata_only: bool = False, timeout_s: float = TIMEOUT_S
+    ) -> JsonObject | None:
+        """Returns an object; None if the API server says that it does not exist.
+
+        A 404 of something else is an error, as one of a proxy, of a server that is about to start, or of a kind that is
+        not served (`is_served` tells).
         """
-        return _git_version(await self.request("GET", "/version"))
+        accept = METADATA_ONLY if metadata_only else _JSON
+        try:
+            return await self._send("GET", ref.path, accept=accept, timeout_s=timeout_s)
+        except KubeError as error:
+            if error.not_found:
+                return None
+            raise
+
+    async def create(self, ref: ObjectRef, document: JsonObject, *, timeout_s: float = TIMEOUT_S) -> JsonObject:
+        """Creates an object, or a subresource such as `eviction`; the name of a new object is that of the document."""
+        path = ref.path if ref.subresource else ref.resource.path(ref.namespace)
+        return await self._send("POST", path, document, timeout_s=timeout_s)
+
+    async def replace(self, ref: ObjectRef, document: JsonObject, *, timeout_s: float = TIMEOUT_S) -> JsonObject:
+        """Replaces an object that exists; a conflict if the document's resourceVersion is not the present one."""
+        return await self._send("PUT", ref.path, document, timeout_s=timeout_s)
+
+    async def patch(
+        self, ref: ObjectRef, patch: JsonValue, type_: PatchType = PatchType.MERGE, *, metadata_only: bool = False
+    ) -> JsonObject:
+        """Changes an object that exists.
+
+        Args:
+            ref: which one.
+            patch: a mapping for a merge patch (RFC 7386), a list of operations for a JSON patch (RFC 6902).
+            type_: which of them it is.
+            metadata_only: no more is returned.
+        """
+        accept = METADATA_ONLY if metadata_only else _JSON
+        return await self._send("PATCH", ref.path, patch, content_type=type_, accept=accept)
+
+    async def apply(
+        self, ref: ObjectRef, document: JsonObject, *, field_manager: str, force: bool = False
+    ) -> JsonObject:
+        """Creates an object or changes it, so that it has these fields: server-side apply.
+
+        Args:
+            ref: which one.
+            document: the fields that the field manager wants, with apiVersion and kind.
+            field_manager: whose fields they are; those that it wanted before and leaves out go away.
+            force: takes fields over from other field managers, which are a conflict otherwise.
+        """
+        query = {"fieldManager": field_manager, "force": "true" if force else "false"}
+        return await self._send("PATCH", ref.path, document, query=query, content_type=PatchType.APPLY)
+
+    async def delete(
+        self, ref: ObjectRef, *, propagation: Propagation | None = None, uid: str = "", resource_version: str = ""
+    ) -> JsonObject | None:
+        """Deletes an object.
+
+        Args:
+            ref: which one.
+            propagation: what becomes of its dependents; None leaves that to the kind.
+            uid: a conflict if the object is another one; empty for any.
+            resource_version: a conflict if the object was changed; empty for any.
+
+        Returns:
+            None if there was none; the object if it goes on to exist until its finalizers are done; else a `Status`.
+        """
+        wanted = {"uid": uid, "resourceVersion": resource_version}
+        preconditions: JsonObject = {name: text for name, text in wanted.items() if text}
+        options: JsonObject = {
+            **({"propagationPolicy": propagation} if propagation else {}),
+            **({"preconditions": preconditions} if preconditions else {}),
+        }
+        body: JsonObject = {"apiVersion": "v1", "kind": "DeleteOptions", **options}
+        try:
+            return await self._send("DELETE", ref.path, body if options else None)
+        except KubeError as error:
+            if error.not_found:
+                return None
+            raise
+
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        metadata_only: bool = False,
+    ) -> tuple[JsonObject, ...]:
+        """Returns objects of a kind, all at once: for a few; informers read many.
+
+        Args:
+            resource: their kind.
+            namespace: empty for all.
+            label_selector: as in the API; empty for all.
+            field_selector: as in the API; empty for all.
+            metadata_only: no more is returned.
+        """
+        selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
+        query = {name: text for name, text in selectors.items() if text}
+        accept = METADATA_ONLY_LIST if metadata_only else _JSON
+        items = (await self._send("GET", resource.path(namespace), query=query, accept=accept)).get("items")
+        return tuple(item for item in items if isinstance(item, dict)) if isinstance(items, list) else ()
+
+    async def watch(
+        self, ref: ObjectRef, *, resource_version: str, timeout_s: float
+    ) -> AsyncGenerator[JsonObject, None]:
+        """Yields the changes of one object as events of a watch (`type`, `object`): for a moment; informers go on.
+
+        Wrap it in `contextlib.aclosing` when leaving early.
+
+        Args:
+            ref: which one.
+            resource_version: the state after which changes count.
+            timeout_s: when it ends.
+        """
+        query = {
+            "watch": "1",
+            "fieldSelector": f"metadata.name={ref.name}",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(int(timeout_s) + 1),
+        }
+        lines = self.api.stream(ref.resource.path(ref.namespace), query=query, idle_timeout_s=timeout_s)
+        async with contextlib.aclosing(lines):
+            async for line in lines:
+                yield _decoded(line, f"watch of {ref.path}")
+
+    # --- the server
+
+    async def is_served(self, resource: Resource) -> bool:
+        """Returns whether the API server serves a kind in this version, in two requests."""
+        try:
+            (await self.discover()).resource(resource.plural, resource.api_version)
+        except KubeError as error:
+            if error.reason != "NoSuchKind":
+                raise
+            return False
+        return True
+
+    async def discover(self) -> discovery.Discovery:
+        """Asks what the server serves, in two requests; an error as well if it is too old to say that in two."""
+        core, groups = await asyncio.gather(
+            self._send("GET", "/api", accept=discovery.ACCEPT), self._send("GET", "/apis", accept=discovery.ACCEPT)
+        )
+        return discovery.parse(core, groups)
+
+    async def server_version(self, *, timeout_s: float = TIMEOUT_S) -> str:
+        """Asks for the server's version, such as `v1.36.3`; empty if it does not say."""
+        return str((await self._send("GET", "/version", timeout_s=timeout_s)).get("gitVersion") or "")
 
     async def patiently(self, ask: Callable[[], Awaitable[_T]]) -> _T:
         """Asks again until the API server answers, and says in the log that it does so.
@@ -282,285 +311,51 @@ class KubeClient:
                 return answer
 
     async def wait_reachable(self) -> str:
-        """Waits until the API server answers; answers its version.
+        """Waits until the API server answers; returns its version.
 
         Raises:
             KubeError: as `patiently`.
         """
-        return _git_version(await self.patiently(lambda: self.request("GET", "/version", timeout_s=10)))
-
-    async def discover(self) -> discovery.Discovery:
-        """Asks what the server serves, in two requests.
-
-        Raises:
-            KubeError: as `request`, or the server is too old.
-        """
-        core, groups = await asyncio.gather(
-            self.request("GET", "/api", accept=discovery.ACCEPT), self.request("GET", "/apis", accept=discovery.ACCEPT)
-        )
-        return discovery.parse(jsondoc.loads(core), jsondoc.loads(groups))
-
-    async def _persist(self, call: _Call, deadline: float) -> bytes:
-        while True:
-            try:
-                async with contextlib.AsyncExitStack() as stack:
-                    response = await self._open(stack, call, self._session.timeout, whole=True)
-                    return await response.read()
-            except KubeError as error:
-                delay_s = error.retry_after_s
-                if error.status not in {429, 503} or delay_s is None or _now() + delay_s >= deadline:
-                    raise
-            await asyncio.sleep(delay_s)
-
-    async def _open(
-        self, stack: contextlib.AsyncExitStack, call: _Call, timeout: aiohttp.ClientTimeout, *, whole: bool
-    ) -> aiohttp.ClientResponse:
-        refreshed = False
-        while True:
-            seen = self._access.generation
-            try:
-                response = await self._exchange(stack, call, timeout, whole=whole)
-                if response.status < 300:
-                    return response
-                if response.status != 401 or refreshed:
-                    raise _refusal(call, response, await response.read())
-                refreshed = True
-                await self._access.refresh(seen)
-            except SettingsError as error:
-                # A token or a kubeconfig that is being replaced; whoever sent the request tries again.
-                raise KubeError(f"{call}: {error}", status=0, reason="Credentials") from error
-
-    async def _exchange(
-        self, stack: contextlib.AsyncExitStack, call: _Call, timeout: aiohttp.ClientTimeout, *, whole: bool
-    ) -> aiohttp.ClientResponse:
-        wait_s = self._limiter.reserve(_now())
-        if wait_s > 0:
-            await asyncio.sleep(wait_s)
-        code, began = 0, _now()
-        try:
-            with self._translated(call):
-                async with asyncio.timeout(call.answer_within_s):
-                    response = await self._send(stack, call, timeout)
-                if whole or response.status >= 300:
-                    await response.read()
-            code = response.status
-            self._note_answer(response)
-        except KubeError as error:
-            self.reachability.failed(error.reason)
-            raise
-        finally:
-            template, host = path_template(call.path), self._access.host
-            self._on_request(RequestStat(call.method, host, template, code, _now() - began, wait_s))
-        return response
-
-    def _note_answer(self, response: aiohttp.ClientResponse) -> None:
-        if response.status in _GATEWAY and response.content_type != "application/json":
-            # A proxy in front of it says that nobody is there.
-            self.reachability.failed(f"{response.status} {response.reason}")
-        else:
-            self.reachability.answered()
+        return await self.patiently(lambda: self.server_version(timeout_s=10))
 
     async def _send(
-        self, stack: contextlib.AsyncExitStack, call: _Call, timeout: aiohttp.ClientTimeout
-    ) -> aiohttp.ClientResponse:
-        access = self._access
-        authorization = await access.authorization()
-        sending = self._session.request(
-            call.method,
-            access.url + call.path,
-            params=call.query,
-            data=call.body,
-            headers={**call.headers, **({"Authorization": authorization} if authorization else {})},
-            allow_redirects=False,
-            ssl=access.tls,
-            server_hostname=access.tls_server_name,
-            proxy=access.proxy,
-            timeout=timeout,
+        self,
+        method: str,
+        path: str,
+        body: JsonValue = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        content_type: str = _JSON,
+        accept: str = _JSON,
+        timeout_s: float = TIMEOUT_S,
+    ) -> JsonObject:
+        data = None if body is None else jsondoc.dumps(body)
+        answer = await self.api.request(
+            method, path, query=query, body=data, content_type=content_type, accept=accept, timeout_s=timeout_s
         )
-        return await stack.enter_async_context(sending)
-
-    @contextlib.contextmanager
-    def _translated(self, call: _Call) -> Iterator[None]:
-        try:
-            yield
-        except (aiohttp.ClientError, OSError) as error:
-            raise _unreachable(call, self._access.host, error) from error
+        return _decoded(answer, f"{method} {path}")
 
 
-class _Access:
-    """Where the API server is and who we are.
+async def retry_on_conflict(attempt: Callable[[], Awaitable[_T]]) -> _T:
+    """Repeats an attempt to read and write an object as long as others write it in between, with growing pauses.
 
-    Attributes:
-        generation: grows with each refresh, so that many requests refused at once cause only one.
-        kubeconfig: the path in use, or empty in a pod.
+    Raises:
+        KubeError: what the attempt raises that is no conflict, or the last conflict of ten.
     """
-
-    def __init__(self, kubeconfig: str, context: str | None, server: str | None, configuration: Configuration) -> None:
-        self.kubeconfig, self.context, self.server = kubeconfig, context, server
-        self.generation = 0
-        self._refreshing = asyncio.Lock()
-        self._use(configuration)
-
-    @classmethod
-    async def load(cls, kubeconfig: str, context: str | None, server: str | None) -> Self:
-        """Reads the configuration for the first time.
-
-        Raises:
-            SettingsError: it cannot be read, or there is none.
-        """
-        return cls(kubeconfig, context, server, await _configuration(kubeconfig, context, server))
-
-    async def refresh(self, seen: int) -> None:
-        """Reads everything again, tokens and exec plugins included, unless that was done since `seen`."""
-        async with self._refreshing:
-            if self.generation == seen:
-                self._use(await _configuration(self.kubeconfig, self.context, self.server))
-                self.generation += 1
-
-    async def authorization(self) -> str | None:
-        """Gives the Authorization header; a pod's token file is read again each minute."""
+    for failures in range(1, _MOST_ATTEMPTS):
         try:
-            header: str | None = await self._configuration.get_api_key_with_prefix("BearerToken")
-        except (ConfigException, OSError) as error:
-            raise SettingsError(f"the service account's token cannot be read: {_brief(error)}") from error
-        return header
-
-    def _use(self, configuration: Configuration) -> None:
-        self._configuration = configuration
-        self.url = (self.server or str(configuration.host)).rstrip("/")
-        self.host = self.url.partition("://")[2].partition("/")[0]
-        self.tls = _tls(configuration)
-        self.tls_server_name: str | None = configuration.tls_server_name
-        self.proxy: str | None = configuration.proxy
+            return await attempt()
+        except KubeError as error:
+            if not error.conflict:
+                raise
+        await asyncio.sleep(_CONTENTION.delay_s(failures) * random.uniform(0.5, 1.5))  # noqa: S311 -- parts writers
+    return await attempt()
 
 
-def _kubeconfig(config_file: Path | None) -> str:
-    if config_file is not None:
-        return str(config_file.absolute())
-    if named := os.environ.get("KUBECONFIG"):
-        return named
-    usual = Path.home() / ".kube" / "config"
-    return str(usual) if usual.is_file() else ""
-
-
-async def _configuration(kubeconfig: str, context: str | None, server: str | None) -> Configuration:
-    configuration = Configuration()
-    where = f"kubeconfig {kubeconfig}" if kubeconfig else "service account of the pod"
-    try:
-        if kubeconfig:
-            _check_readable(kubeconfig)
-            await load_kube_config(kubeconfig, context, configuration, persist_config=False)  # type: ignore[no-untyped-call]
-        elif not server or "KUBERNETES_SERVICE_HOST" in os.environ:
-            load_incluster_config(configuration)  # type: ignore[no-untyped-call]
-    except yaml.YAMLError as error:
-        # The parser quotes the line at fault, which may be a credential.
-        raise SettingsError(f"{where}: not YAML") from error
-    except (ConfigException, OSError, ValueError) as error:
-        raise SettingsError(f"{where}: {_brief(error)}") from error
-    except (TypeError, KeyError, AttributeError) as error:
-        raise SettingsError(f"{where}: YAML, but not a kubeconfig") from error
-    return configuration
-
-
-def _check_readable(kubeconfig: str) -> None:
-    paths = [Path(path).expanduser() for path in kubeconfig.split(os.pathsep) if path]
-    if not any(path.exists() for path in paths):
-        raise ConfigException("no such file")
-
-
-def _brief(error: Exception) -> str:
-    """Shortens a message of the library, which may go on with a whole entry of the kubeconfig, token included."""
-    return str(error).partition("{")[0].rstrip() or type(error).__name__
-
-
-def _tls(configuration: Configuration) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if not configuration.verify_ssl:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    elif configuration.ssl_ca_cert:
-        context.load_verify_locations(cafile=configuration.ssl_ca_cert)
-    else:
-        context.load_default_certs()
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, configuration.key_file)
-    return context
-
-
-def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """Makes a socket that notices within a minute when the other side is gone without a word."""
-    made = socket.socket(*address[:3])
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
-    return made
-
-
-def _hang_up(response: aiohttp.ClientResponse) -> None:
-    """Drops the connection of an answer that was left early: a polite TLS goodbye would outlive the client."""
-    if response.connection is not None and response.connection.transport is not None:
-        response.connection.transport.abort()
-
-
-def _refusal(call: _Call, response: aiohttp.ClientResponse, data: bytes) -> KubeError:
-    status = _status(data)
-    reason = str(status.get("reason") or response.reason or response.status)
-    message = redact_status(status, is_secret="/secrets" in call.path)[:_LONGEST_MESSAGE]
-    said = f": {message}" if message else ""
-    retry_after_s = _seconds(response.headers.get("Retry-After"))
-    return KubeError(
-        f"{call}: {response.status} {reason}{said}", status=response.status, reason=reason, retry_after_s=retry_after_s
-    )
-
-
-def _status(data: bytes) -> jsondoc.JsonObject:
+def _decoded(data: bytes, request: str) -> JsonObject:
     try:
         document = jsondoc.loads(data)
-    except ValueError:
-        return {}
+    except ValueError as error:
+        message = f"{request}: the API server sent something that is not JSON"
+        raise KubeError(message, status=0, reason="BadAnswer") from error
     return document if isinstance(document, dict) else {}
-
-
-def _seconds(header: str | None) -> float | None:
-    # At least a moment, so that a server that says 0 is not asked in a tight loop; at most a minute, so that nobody who
-    # says a day keeps a watch from going on.
-    return min(max(float(header), 0.1), _LONGEST_PAUSE_S) if header and header.isdecimal() else None
-
-
-def _unreachable(call: _Call, host: str, error: Exception) -> KubeError:
-    match error:
-        case aiohttp.ClientSSLError():
-            reason = "TLS"
-        case TimeoutError():
-            reason = "Timeout"
-        case aiohttp.ClientConnectorError():
-            reason = "Unreachable"
-        case _:
-            reason = "ConnectionLost"
-    return KubeError(f"{call}: no answer from the API server {host}: {_cause(error)}", status=0, reason=reason)
-
-
-def _cause(error: Exception) -> str:
-    """Says what went wrong without the internals that aiohttp puts around it."""
-    match error:
-        case aiohttp.ClientConnectorCertificateError(certificate_error=cause):
-            return str(cause)
-        case aiohttp.ClientConnectorError(os_error=ConnectionError(errno=int(number))):
-            return os.strerror(number)
-        case aiohttp.ClientConnectorError(os_error=cause):
-            return str(cause)
-        case _:
-            return str(error) or type(error).__name__
-
-
-def _git_version(data: bytes) -> str:
-    return str(_status(data).get("gitVersion") or "")
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
-
-
-def _ignore(_stat: RequestStat) -> None:
-    """Stands in when nobody counts requests."""

@@ -95,6 +95,34 @@ class Resource:
         return "/" + "/".join([*prefix, self.version, *place, self.plural, *last])
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class ObjectRef:
+    """Where the API server serves one object, or a subresource of it.
+
+    Attributes:
+        resource: its kind.
+        namespace: empty for kinds without one.
+        name: empty for an object that the server is to name.
+        subresource: such as `status`; empty for the object itself.
+    """
+
+    resource: Resource
+    namespace: str
+    name: str
+    subresource: str = ""
+
+    @property
+    def path(self) -> str:
+        """The path from the server's root."""
+        return self.resource.path(self.namespace, self.name, self.subresource)
+
+    @property
+    def key(self) -> ObjectKey:
+        """Which object it is, in the words of the server."""
+        namespace = self.namespace if self.resource.namespaced else ""
+        return ObjectKey(self.resource.api_version, self.resource.kind, namespace, self.name)
+
+
 CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", True)
 SECRETS = Resource("", "v1", "Secret", "secrets", True)
 CUSTOM_RESOURCE_DEFINITIONS = Resource(

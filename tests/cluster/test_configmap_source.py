@@ -15,6 +15,7 @@ from addon_operator.errors import KubeError
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.refs import CONFIG_MAPS
 from tests.cluster.outage import outage_beside
+from tests.connection import connected
 from tests.fakes.background import running
 
 NAME = "addon-operator"
@@ -41,9 +42,8 @@ class Heard:
 
 @pytest.fixture
 async def client(cluster: DevCluster) -> AsyncIterator[KubeClient]:
-    made = await KubeClient.connect(config_file=cluster.kubeconfig, context=None, server=None, qps=0, burst=1)
-    yield made
-    await made.close()
+    async with connected(cluster.kubeconfig) as client:
+        yield client
 
 
 @pytest.fixture
@@ -107,13 +107,10 @@ async def test_many_writers_lose_nothing(client: KubeClient, namespace: str) -> 
 
 async def test_failed_read_is_an_error_and_writes_nothing() -> None:
     called: list[Mapping[str, str]] = []
-    unreachable = await KubeClient.connect(config_file=None, context=None, server="http://127.0.0.1:9", qps=0, burst=1)
-    source = ConfigMapSource(unreachable, "default", NAME, on_change=Heard())
-    try:
+    async with connected(None, server="http://127.0.0.1:9") as unreachable:
+        source = ConfigMapSource(unreachable, "default", NAME, on_change=Heard())
         with pytest.raises(KubeError):
             await source.save(lambda data: called.append(data) or data)  # type: ignore[func-returns-value]
-    finally:
-        await unreachable.close()
     assert called == []
 
 

@@ -17,6 +17,7 @@ from addon_operator.kube.client import KubeClient
 from addon_operator.kube.patch_ops import parse
 from addon_operator.kube.patcher import ObjectPatcher
 from addon_operator.kube.refs import CONFIG_MAPS, ObjectKey
+from tests.connection import connected
 
 FINALIZER: JsonObject = {"finalizers": ["example.com/hold"]}
 
@@ -67,22 +68,12 @@ class Site:
 @contextlib.asynccontextmanager
 async def running(cluster: DevCluster, namespace: str) -> AsyncIterator[Site]:
     sent: list[str] = []
-    client = await KubeClient.connect(
-        config_file=cluster.kubeconfig,
-        context=None,
-        server=None,
-        qps=0,
-        burst=1,
-        on_request=lambda stat: sent.append(stat.verb),
-    )
-    try:
+    async with connected(cluster.kubeconfig, on_request=lambda stat: sent.append(stat.verb)) as client:
         site = Site(client, await Cluster.ask(client), namespace, sent)
         async with asyncio.TaskGroup() as group:
             task = group.create_task(site.healing.run(), name="healing")
             yield site
             task.cancel()
-    finally:
-        await client.close()
 
 
 @pytest.fixture

@@ -33,6 +33,7 @@ from addon_operator.kube.client import KubeClient
 from addon_operator.kube.refs import CONFIG_MAPS, SECRETS, ObjectKey
 from addon_operator.process.private_directory import PrivateDirectory
 from tests.cluster.test_devcluster import is_gone
+from tests.connection import transport
 
 CONFIG_MAP = """
 apiVersion: v1
@@ -193,23 +194,23 @@ def interrupted(cluster: DevCluster, namespace: str) -> Callable[..., None]:
 
 @contextlib.asynccontextmanager
 async def running(kubeconfig: Path, namespace: str, tmp_dir: Path) -> AsyncIterator[Operator]:
-    kube = await KubeClient.connect(config_file=kubeconfig, context=None, server=None, qps=0, burst=1)
     tmp_dir.mkdir(exist_ok=True)
     operations: list[str] = []
-    client = HelmClient(
-        kube=kube,
-        binary=await find_helm(None, os.environ, cache_dir=tmp_dir),
-        namespace=namespace,
-        tmp_dir=PrivateDirectory(tmp_dir).below("helm"),
-        cache_dir=PrivateDirectory(tmp_dir).below("cache"),
-        environment=os.environ,
-        timeout_s=60,
-        history_max=10,
-        extra_labels=[("heritage", "addon-operator")],
-        on_operation=lambda _module, operation, _duration_s: operations.append(operation),
-    )
-    made = Operator(kube, await Cluster.ask(kube), client, namespace, operations)
-    try:
+    async with transport(kubeconfig) as api:
+        kube = KubeClient(api)
+        client = HelmClient(
+            kube=api.credentials,
+            binary=await find_helm(None, os.environ, cache_dir=tmp_dir),
+            namespace=namespace,
+            tmp_dir=PrivateDirectory(tmp_dir).below("helm"),
+            cache_dir=PrivateDirectory(tmp_dir).below("cache"),
+            environment=os.environ,
+            timeout_s=60,
+            history_max=10,
+            extra_labels=[("heritage", "addon-operator")],
+            on_operation=lambda _module, operation, _duration_s: operations.append(operation),
+        )
+        made = Operator(kube, await Cluster.ask(kube), client, namespace, operations)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(made.storage.run()), group.create_task(made.healing.run())]
             await made.storage.wait_synced(30)
@@ -217,8 +218,6 @@ async def running(kubeconfig: Path, namespace: str, tmp_dir: Path) -> AsyncItera
             await made.deployer.settle()
             for task in tasks:
                 task.cancel()
-    finally:
-        await kube.close()
 
 
 def request(module: Path, **values: JsonValue) -> ChartRequest:

@@ -18,16 +18,17 @@ from addon_operator.kube import crds
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.informer import Event, Informer
 from addon_operator.kube.refs import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, Resource
+from addon_operator.kube.transport import HttpTransport
 from tests.cluster.outage import outage_beside
 from tests.cluster.test_kube import crd, merge
 
 
-class Counting(KubeClient):
+class Counting(HttpTransport):
     """Counts the watches that were begun."""
 
     streams = 0
 
-    async def stream(
+    def stream(
         self,
         path: str,
         *,
@@ -38,18 +39,15 @@ class Counting(KubeClient):
     ) -> AsyncGenerator[bytes, None]:
         """Does what it did, once more."""
         self.streams += 1
-        lines = super().stream(
+        return super().stream(
             path, query=query, accept=accept, idle_timeout_s=idle_timeout_s, answer_within_s=answer_within_s
         )
-        async with contextlib.aclosing(lines):
-            async for line in lines:
-                yield line
 
 
-class PagesOnly(KubeClient):
+class PagesOnly(HttpTransport):
     """A connection to a server that does not stream lists."""
 
-    async def stream(
+    def stream(
         self,
         path: str,
         *,
@@ -61,25 +59,27 @@ class PagesOnly(KubeClient):
         """Refuses as a server without the feature does."""
         if "sendInitialEvents" in query:
             raise KubeError("sendInitialEvents is forbidden", status=422, reason="Invalid")
-        lines = super().stream(
+        return super().stream(
             path, query=query, accept=accept, idle_timeout_s=idle_timeout_s, answer_within_s=answer_within_s
         )
-        async with contextlib.aclosing(lines):
-            async for line in lines:
-                yield line
 
 
 @pytest.fixture
-async def client(cluster: DevCluster) -> AsyncIterator[KubeClient]:
+async def counting(cluster: DevCluster) -> AsyncIterator[Counting]:
     made = await Counting.connect(config_file=cluster.kubeconfig, context=None, server=None, qps=0, burst=1)
     yield made
     await made.close()
 
 
 @pytest.fixture
+def client(counting: Counting) -> KubeClient:
+    return KubeClient(counting)
+
+
+@pytest.fixture
 async def pages_only(cluster: DevCluster) -> AsyncIterator[KubeClient]:
     made = await PagesOnly.connect(config_file=cluster.kubeconfig, context=None, server=None, qps=0, burst=1)
-    yield made
+    yield KubeClient(made)
     await made.close()
 
 
@@ -186,12 +186,14 @@ async def test_selectors_decide_what_is_added_and_deleted(client: KubeClient, cl
     assert heard.names() == [("ADDED", "one"), ("DELETED", "one"), ("ADDED", "one"), ("ADDED", "last")]
 
 
-async def test_watch_that_the_server_ends_goes_on_where_it_was(client: Counting, cluster: DevCluster) -> None:
+async def test_watch_that_the_server_ends_goes_on_where_it_was(
+    client: KubeClient, counting: Counting, cluster: DevCluster
+) -> None:
     namespace, heard = cluster.namespace(), Recorder()
     await create(client, namespace, "first")
     informer = Informer(client, CONFIG_MAPS, namespace=namespace, handler=heard, watch_timeout_s=2)
     async with watching(informer):
-        while client.streams < 2:
+        while counting.streams < 2:
             await asyncio.sleep(0.01)
         await create(client, namespace, "second")
         await heard.until(("ADDED", "second"))

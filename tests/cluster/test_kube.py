@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,23 +15,16 @@ from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import InputError, KubeError
 from addon_operator.helm.cluster import Cluster
 from addon_operator.kube import crds
-from addon_operator.kube.client import KubeClient, RequestStat
+from addon_operator.kube.client import KubeClient
 from addon_operator.kube.refs import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, SECRETS
-
-
-async def connect(
-    kubeconfig: Path, *, server: str | None = None, on_request: Callable[[RequestStat], None] | None = None
-) -> KubeClient:
-    return await KubeClient.connect(
-        config_file=kubeconfig, context=None, server=server, qps=0, burst=1, on_request=on_request
-    )
+from addon_operator.kube.transport import RequestStat
+from tests.connection import connected
 
 
 @pytest.fixture
 async def client(cluster: DevCluster) -> AsyncIterator[KubeClient]:
-    made = await connect(cluster.kubeconfig)
-    yield made
-    await made.close()
+    async with connected(cluster.kubeconfig) as client:
+        yield client
 
 
 async def merge(client: KubeClient, path: str, patch: JsonObject) -> None:
@@ -67,12 +60,9 @@ async def test_certificate_is_verified_unless_the_kubeconfig_says_else(cluster: 
             entry["cluster"].pop(key, None)
     strict = tmp_path / "kubeconfig"
     strict.write_text(yaml.safe_dump(config))
-    client = await connect(strict)
-    try:
+    async with connected(strict) as client:
         with pytest.raises(KubeError) as caught:
             await client.server_version()
-    finally:
-        await client.close()
     assert (caught.value.status, caught.value.reason) == (0, "TLS")
 
 
@@ -82,12 +72,9 @@ async def test_unknown_token_is_refused_after_one_more_try(cluster: DevCluster, 
     foreign = tmp_path / "kubeconfig"
     foreign.write_text(yaml.safe_dump(config))
     stats: list[RequestStat] = []
-    client = await connect(foreign, on_request=stats.append)
-    try:
+    async with connected(foreign, on_request=stats.append) as client:
         with pytest.raises(KubeError) as caught:
             await client.wait_reachable()
-    finally:
-        await client.close()
     assert caught.value.status == 401
     assert [stat.code for stat in stats] == [401, 401]
 
@@ -97,11 +84,8 @@ async def test_unknown_token_is_refused_after_one_more_try(cluster: DevCluster, 
 
 async def test_discovery_takes_two_requests(cluster: DevCluster) -> None:
     stats: list[RequestStat] = []
-    client = await connect(cluster.kubeconfig, on_request=stats.append)
-    try:
+    async with connected(cluster.kubeconfig, on_request=stats.append) as client:
         await client.discover()
-    finally:
-        await client.close()
     assert sorted(stat.path for stat in stats) == ["/api", "/apis"]
 
 

@@ -16,11 +16,13 @@ from addon_operator.devcluster import DevCluster
 from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
-from addon_operator.kube.client import KubeClient, RequestStat
+from addon_operator.kube.client import KubeClient
 from addon_operator.kube.discovery import Discovery
 from addon_operator.kube.monitor import Change, Monitor, Monitors, WatchSpec
 from addon_operator.kube.refs import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, ObjectKey, Resource
+from addon_operator.kube.transport import RequestStat
 from tests.cluster.outage import outage_beside
+from tests.connection import connected
 
 NAMESPACES = Resource("", "v1", "Namespace", "namespaces", False)
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "Role", "roles", True)
@@ -118,18 +120,15 @@ class Site:
 @contextlib.asynccontextmanager
 async def site_of(kubeconfig: Path, namespace: str) -> AsyncIterator[Site]:
     sent: list[RequestStat] = []
-    client = await KubeClient.connect(
-        config_file=kubeconfig, context=None, server=None, qps=0, burst=1, on_request=sent.append
-    )
-    made = Site(client, namespace, sent)
-    task = asyncio.create_task(made.monitors.run(), name="monitors under test")
-    try:
-        yield made
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-        await client.close()
+    async with connected(kubeconfig, on_request=sent.append) as client:
+        made = Site(client, namespace, sent)
+        task = asyncio.create_task(made.monitors.run(), name="monitors under test")
+        try:
+            yield made
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from addon_operator.kube.patch_ops import parse
 from addon_operator.kube.patcher import ObjectPatcher
 from addon_operator.kube.refs import CONFIG_MAPS, Resource
 from tests.cluster.operator import eventually, noting_hook, operator
+from tests.connection import connected
 
 SERVICES = Resource("", "v1", "Service", "services", True)
 SERVICE_ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts", True)
@@ -74,25 +75,15 @@ class Site:
 
 
 @contextlib.asynccontextmanager
-async def connected(kubeconfig: Path, namespace: str) -> AsyncIterator[Site]:
+async def site_of(kubeconfig: Path, namespace: str) -> AsyncIterator[Site]:
     sent: list[str] = []
-    client = await KubeClient.connect(
-        config_file=kubeconfig,
-        context=None,
-        server=None,
-        qps=0,
-        burst=1,
-        on_request=lambda stat: sent.append(stat.verb),
-    )
-    try:
+    async with connected(kubeconfig, on_request=lambda stat: sent.append(stat.verb)) as client:
         yield Site(client, namespace, sent)
-    finally:
-        await client.close()
 
 
 @pytest.fixture
 async def site(cluster: Cluster) -> AsyncIterator[Site]:
-    async with connected(cluster.kubeconfig, cluster.namespace()) as made:
+    async with site_of(cluster.kubeconfig, cluster.namespace()) as made:
         yield made
 
 
@@ -453,7 +444,7 @@ async def stranger(site: Site, cluster: Cluster, tmp_path: Path) -> AsyncIterato
     ]
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(config))
-    async with connected(kubeconfig, site.namespace) as other:
+    async with site_of(kubeconfig, site.namespace) as other:
         other.patcher = ObjectPatcher(other.client, site.client.discover)
         yield other
 

@@ -15,6 +15,7 @@ from addon_operator.documents import jsondoc
 from addon_operator.errors import KubeError
 from addon_operator.kube.client import KubeClient
 from tests.cluster.operator import bindings, eventually, noting_hook, operator
+from tests.connection import connected
 
 Values = Callable[[str], Any]
 POD, SERVICE, DEPLOYMENT, CONFIG_MAP, SECRET = "pods", "services", "deployments", "configmaps", "secrets"
@@ -117,9 +118,8 @@ REFUSED: dict[str, tuple[str, Values, str]] = {
 
 @pytest.fixture
 async def client(cluster: DevCluster) -> AsyncIterator[KubeClient]:
-    made = await KubeClient.connect(config_file=cluster.kubeconfig, context=None, server=None, qps=0, burst=1)
-    yield made
-    await made.close()
+    async with connected(cluster.kubeconfig) as client:
+        yield client
 
 
 def _value() -> str:

@@ -12,7 +12,6 @@ from addon_operator.devcluster import DevCluster
 from addon_operator.devcluster.commands import API_ONLY
 from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import lookup
-from addon_operator.kube.client import KubeClient
 from addon_operator.kube.informer import Informer
 from addon_operator.kube.refs import CONFIG_MAPS
 from tests.cluster.operator import (
@@ -27,6 +26,7 @@ from tests.cluster.operator import (
     operator,
 )
 from tests.cluster.test_informer import Recorder, create, watching
+from tests.connection import connected
 
 LABELS = {"app": "things"}
 SAID = "the API server has gone back to an older state"
@@ -47,14 +47,11 @@ def snapshot(made: Operator) -> list[str]:
 
 async def touch(made: Operator, times: int) -> None:
     """Lets resource versions grow."""
-    client = await KubeClient.connect(config_file=made.cluster.kubeconfig, context=None, server=None, qps=0, burst=1)
-    try:
+    async with connected(made.cluster.kubeconfig) as client:
         path = CONFIG_MAPS.path(made.namespace, "kept")
         for at in range(times):
             body = jsondoc.dumps({"data": {"at": str(at)}})
             await client.request("PATCH", path, body=body, content_type="application/merge-patch+json")
-    finally:
-        await client.close()
 
 
 @pytest.fixture(scope="module")
@@ -114,32 +111,31 @@ async def test_restore_behind_the_back_of_a_running_api_server_is_said(
     own: DevCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     namespace, backup = await asyncio.to_thread(own.namespace), tmp_path / "backup"
-    client = await KubeClient.connect(config_file=own.kubeconfig, context=None, server=None, qps=0, burst=1)
-    informer = Informer(
-        client,
-        CONFIG_MAPS,
-        namespace=namespace,
-        field_selector="metadata.name=one",
-        handler=Recorder(),
-        resumes=False,
-        watch_timeout_s=2,
-    )
-    try:
-        await create(client, namespace, "one")
-        await asyncio.to_thread(own.back_up, backup)
-        body = jsondoc.dumps({"data": {"text": "after"}})
-        path = CONFIG_MAPS.path(namespace, "one")
-        await client.request("PATCH", path, body=body, content_type="application/merge-patch+json")
-        said = ""
-        async with watching(informer):
-            await asyncio.to_thread(own.restore, backup, behind_the_apiserver=True)
-            async with asyncio.timeout(WITHIN_S):
-                while "lists what it remembers" not in said:
-                    await asyncio.sleep(0.05)
-                    said += capsys.readouterr().out
-    finally:
-        await client.close()
-        # For the other test, one that knows what etcd holds.
-        await asyncio.to_thread(own.stop_apiserver)
-        await asyncio.to_thread(own.start_apiserver)
+    async with connected(own.kubeconfig) as client:
+        informer = Informer(
+            client,
+            CONFIG_MAPS,
+            namespace=namespace,
+            field_selector="metadata.name=one",
+            handler=Recorder(),
+            resumes=False,
+            watch_timeout_s=2,
+        )
+        try:
+            await create(client, namespace, "one")
+            await asyncio.to_thread(own.back_up, backup)
+            body = jsondoc.dumps({"data": {"text": "after"}})
+            path = CONFIG_MAPS.path(namespace, "one")
+            await client.request("PATCH", path, body=body, content_type="application/merge-patch+json")
+            said = ""
+            async with watching(informer):
+                await asyncio.to_thread(own.restore, backup, behind_the_apiserver=True)
+                async with asyncio.timeout(WITHIN_S):
+                    while "lists what it remembers" not in said:
+                        await asyncio.sleep(0.05)
+                        said += capsys.readouterr().out
+        finally:
+            # For the other test, one that knows what etcd holds.
+            await asyncio.to_thread(own.stop_apiserver)
+            await asyncio.to_thread(own.start_apiserver)
     assert SAID not in said

@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from addon_operator.devcluster import DevCluster
-from addon_operator.kube.client import KubeClient
 from addon_operator.kube.informer import Informer
 from addon_operator.kube.refs import CONFIG_MAPS
 from tests.cluster.test_informer import Recorder, create, watching
+from tests.connection import connected
 from tests.fakes.proxy import proxying
 
 
@@ -20,11 +20,11 @@ async def test_change_behind_a_silent_proxy_is_heard_of_when_the_watch_should_ha
     host, port = urlsplit(cluster.server).hostname, urlsplit(cluster.server).port
     assert host is not None
     assert port is not None
-    async with proxying(host, port) as proxy:
-        direct, proxied = [
-            await KubeClient.connect(config_file=cluster.kubeconfig, context=None, server=server, qps=0, burst=1)
-            for server in (None, f"https://{host}:{proxy.port}")
-        ]
+    async with (
+        proxying(host, port) as proxy,
+        connected(cluster.kubeconfig) as direct,
+        connected(cluster.kubeconfig, server=f"https://{host}:{proxy.port}") as proxied,
+    ):
         informer = Informer(
             proxied,
             CONFIG_MAPS,
@@ -32,17 +32,13 @@ async def test_change_behind_a_silent_proxy_is_heard_of_when_the_watch_should_ha
             handler=heard,
             watch_timeout_s=5,
         )
-        try:
-            async with watching(informer):
-                # The first watch, which began with the list, ends: the second one is on the same connection or another.
-                while proxy.accepted < 2:
-                    await asyncio.sleep(0.01)
-                proxy.go_silent()
-                await create(direct, namespace, "later")
-                await heard.until(("ADDED", "later"))
-        finally:
-            await proxied.close()
-            await direct.close()
+        async with watching(informer):
+            # The first watch, which began with the list, ends: the second one is on the same connection or another.
+            while proxy.accepted < 2:
+                await asyncio.sleep(0.01)
+            proxy.go_silent()
+            await create(direct, namespace, "later")
+            await heard.until(("ADDED", "later"))
     assert [name for _, name in heard.names()] == ["later"]
 
 
@@ -51,25 +47,21 @@ async def test_idle_watches_are_renewed_on_the_connections_that_there_are(cluste
     host, port = urlsplit(cluster.server).hostname, urlsplit(cluster.server).port
     assert host is not None
     assert port is not None
-    async with proxying(host, port) as proxy:
-        counted: list[str] = []
-        client = await KubeClient.connect(
-            config_file=cluster.kubeconfig,
-            context=None,
+    counted: list[str] = []
+    async with (
+        proxying(host, port) as proxy,
+        connected(
+            cluster.kubeconfig,
             server=f"https://{host}:{proxy.port}",
-            qps=0,
-            burst=1,
             on_request=lambda stat: counted.append(stat.path),
-        )
+        ) as client,
+    ):
         informer = Informer(client, CONFIG_MAPS, namespace=namespace, handler=Recorder(), watch_timeout_s=2)
-        try:
-            async with watching(informer):
-                while len(counted) < 3:
-                    await asyncio.sleep(0.01)
-                before, connections = len(counted), proxy.accepted
-                while len(counted) < before + 3:
-                    await asyncio.sleep(0.01)
-                assert proxy.accepted == connections
-        finally:
-            await client.close()
+        async with watching(informer):
+            while len(counted) < 3:
+                await asyncio.sleep(0.01)
+            before, connections = len(counted), proxy.accepted
+            while len(counted) < before + 3:
+                await asyncio.sleep(0.01)
+            assert proxy.accepted == connections
     assert len(counted) == pytest.approx(before + 3, abs=1)

@@ -21,14 +21,16 @@ from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import HookConfigError, HookFailed, KubeError
 from addon_operator.hooks.call import HookId
 from addon_operator.hooks.config.model import AdmissionKind, AdmissionRule, Conversion
-from addon_operator.kube.client import KubeClient, RequestStat
+from addon_operator.kube.client import KubeClient
 from addon_operator.kube.refs import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, SECRETS, Resource, metadata_of
+from addon_operator.kube.transport import RequestStat
 from addon_operator.settings import WebhookServer
 from addon_operator.webhooks.certificates import Authority, KeyPair
 from addon_operator.webhooks.configurations import OPERATOR, RESOURCES
 from addon_operator.webhooks.endpoint import WebhookSettings
 from addon_operator.webhooks.host import WebhookHost
 from addon_operator.webhooks.review import AdmissionAnswer
+from tests.connection import connected
 from tests.fakes.background import running
 from tests.fakes.reviewer import ScriptedReviewer, admission, conversion
 
@@ -101,11 +103,8 @@ def stats() -> list[RequestStat]:
 
 @pytest.fixture
 async def client(cluster: DevCluster, stats: list[RequestStat]) -> AsyncIterator[KubeClient]:
-    made = await KubeClient.connect(
-        config_file=cluster.kubeconfig, context=None, server=None, qps=0, burst=1, on_request=stats.append
-    )
-    yield made
-    await made.close()
+    async with connected(cluster.kubeconfig, on_request=stats.append) as client:
+        yield client
 
 
 @contextlib.asynccontextmanager

@@ -9,6 +9,7 @@ import pytest
 
 from addon_operator.kube.client import KubeClient
 from tests.component.kube.api import Api, serving
+from tests.connection import connected
 
 
 @pytest.fixture
@@ -19,6 +20,5 @@ async def api() -> AsyncIterator[Api]:
 
 @pytest.fixture
 async def client(api: Api, tmp_path: Path) -> AsyncIterator[KubeClient]:
-    made = await KubeClient.connect(config_file=api.kubeconfig(tmp_path), context=None, server=None, qps=0, burst=1)
-    yield made
-    await made.close()
+    async with connected(api.kubeconfig(tmp_path)) as client:
+        yield client

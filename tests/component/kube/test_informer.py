@@ -16,6 +16,7 @@ from addon_operator.kube.client import KubeClient
 from addon_operator.kube.informer import Event, Informer
 from addon_operator.kube.refs import CONFIG_MAPS
 from tests.component.kube.api import Api, Handler, breaks, gives, refuses, streams
+from tests.connection import connected
 from tests.fakes.background import running
 
 
@@ -317,7 +318,6 @@ async def test_not_found_of_a_proxy_without_a_server_deletes_nothing(client: Kub
 async def test_credentials_that_cannot_be_read_for_a_while_are_a_passing_trouble(api: Api, tmp_path: Path) -> None:
     told: list[KubeError | None] = []
     kubeconfig = api.kubeconfig(tmp_path, {"token": "first"})
-    client = await KubeClient.connect(config_file=kubeconfig, context=None, server=None, qps=0, burst=1)
     whole = kubeconfig.read_text()
 
     async def rotate(request: web.Request) -> web.StreamResponse:
@@ -330,10 +330,8 @@ async def test_credentials_that_cannot_be_read_for_a_while_are_a_passing_trouble
 
     refused = refuses(401, "Unauthorized")
     steps = [page(9, config_map("a", 1)), rotate, refused, streams(bookmark(10))]
-    try:
+    async with connected(kubeconfig) as client:
         _, heard = await play(client, api, steps, on_trouble=mend)
-    finally:
-        await client.close()
     assert "kubeconfig" in str(told[0])
     assert heard.short() == [("ADDED", "a", "1")]
     assert watches(api) == ["9", "9", "9", "10"]

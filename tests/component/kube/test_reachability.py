@@ -11,6 +11,7 @@ from addon_operator.errors import KubeError
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.reachability import Reachability
 from tests.component.kube.api import Api, Handler, breaks, gives, refuses, streams
+from tests.connection import connected
 from tests.fakes import clock
 from tests.fakes.background import running
 
@@ -70,13 +71,10 @@ async def test_server_that_is_silent_is_away(client: KubeClient, api: Api) -> No
 
 
 async def test_server_that_refuses_connections_is_away(api: Api) -> None:
-    nobody = await KubeClient.connect(config_file=None, context=None, server="http://127.0.0.1:9", qps=0, burst=1)
-    try:
+    async with connected(None, server="http://127.0.0.1:9") as nobody:
         await ask(nobody, 3)
         assert nobody.reachability.reason == "Unreachable"
         assert nobody.reachability.away_since is not None
-    finally:
-        await nobody.close()
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 409, 429, 500, 503, 504])

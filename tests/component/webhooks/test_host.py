@@ -32,6 +32,7 @@ from addon_operator.webhooks.endpoint import Address, WebhookSettings
 from addon_operator.webhooks.host import WebhookHost
 from addon_operator.webhooks.registration import ConfigurationGuard, Version
 from tests.component.kube.api import Api, Handler, gives, refuses, serving, streams
+from tests.connection import connected
 from tests.fakes import clock
 from tests.fakes.background import running
 from tests.fakes.reviewer import ScriptedReviewer, admission
@@ -52,9 +53,6 @@ async def api() -> AsyncIterator[Api]:
 async def hosting(
     api: Api, directory: Path, *, admissions: WebhookServer = LOOPBACK, validity_s: float = 60
 ) -> AsyncIterator[WebhookHost]:
-    client = await KubeClient.connect(
-        config_file=api.kubeconfig(directory), context=None, server=None, qps=0, burst=1, on_request=None
-    )
     settings = WebhookSettings(
         namespace="ns",
         config_map="cm",
@@ -66,12 +64,12 @@ async def hosting(
         validity_s=validity_s,
         forbidden_pause_s=0,
     )
-    host = WebhookHost(client, reviewer=ScriptedReviewer(), settings=settings)
-    try:
-        yield host
-    finally:
-        await host.stop()
-        await client.close()
+    async with connected(api.kubeconfig(directory)) as client:
+        host = WebhookHost(client, reviewer=ScriptedReviewer(), settings=settings)
+        try:
+            yield host
+        finally:
+            await host.stop()
 
 
 @pytest.fixture
