@@ -14,9 +14,13 @@ from addon_operator.bindings.kubernetes import HookMonitors, Warn
 from addon_operator.configmap.config import OperatorConfig
 from addon_operator.configmap.source import ConfigMapSource
 from addon_operator.dispatch.converge import ConvergeHandler
+from addon_operator.dispatch.global_hooks import GlobalHookHandler
 from addon_operator.dispatch.handlers import Handlers
+from addon_operator.dispatch.hook_runs import HookRunHandler
 from addon_operator.dispatch.intake import Intake
+from addon_operator.dispatch.module_runs import ModuleRunHandler
 from addon_operator.dispatch.reviews import HookReviewer
+from addon_operator.dispatch.synchronizations import Synchronizations
 from addon_operator.errors import AddonOperatorError
 from addon_operator.helm.chart import ChartReader
 from addon_operator.helm.client import HelmClient
@@ -244,19 +248,39 @@ class Parts:
             recheck_config=self.config.recheck,
             metrics=given.metrics,
         )
+        synchronizations = Synchronizations(given.queues, self.monitors)
         self.handlers = Handlers(
-            queues=given.queues,
+            queue=given.queues.main,
             converge=self.converge,
+            hook_runs=HookRunHandler(
+                queue=given.queues.main,
+                progress=self.converge.progress,
+                registry=given.registry,
+                runner=runner,
+                hooks=self._hooks,
+                monitors=self.monitors,
+                find_hook=self._find_hook,
+            ),
+            module_runs=ModuleRunHandler(
+                queue=given.queues.main,
+                converge=self.converge,
+                registry=given.registry,
+                runner=runner,
+                monitors=self.monitors,
+                synchronizations=synchronizations,
+                workers=chosen.module_workers,
+            ),
+            global_hooks=GlobalHookHandler(
+                queues=given.queues,
+                reactions=self.reactions,
+                synchronizations=synchronizations,
+                hooks=given.disk.hooks,
+            ),
             registry=given.registry,
             runner=runner,
             holding=self.holding,
-            hooks=self._hooks,
-            reactions=self.reactions,
-            global_hooks=given.disk.hooks,
-            find_hook=self._find_hook,
             config=self.config,
             enablement=self.enablement,
-            workers=chosen.module_workers,
         )
         self.inspector = OperatorInspector(
             queues=given.queues,

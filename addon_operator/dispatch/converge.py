@@ -1,7 +1,7 @@
 """One converge after the other: scan, beforeAll hooks, plan, modules, afterAll hooks.
 
-The task stays at the head of the main queue and goes from phase to phase; between them the tasks that it put before
-itself run. Source: contract.md 3.2, 3.9.
+The task stays at the head of the main queue and advances from phase to phase; between them run the tasks that it put
+before itself. Source: contract.md 3.2, 3.9.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Progress:
 
 
 class ConvergeHandler:
-    """Takes a `Converge` task one phase further."""
+    """Advances a `Converge` task by one phase."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class ConvergeHandler:
         """Does the work of one phase.
 
         Raises:
-            AddonOperatorError: the phase has to be tried again; nothing was put into force.
+            AddonOperatorError: the phase has to be retried; nothing was put into force.
         """
         match converge.phase:
             case ConvergePhase.STANDBY:
@@ -104,7 +104,7 @@ class ConvergeHandler:
 
     async def _begin(self, task: Task, converge: Converge) -> Outcome:
         self._drop_followers(task)
-        if self.progress.begun:  # what was read at the start is good enough for the first one
+        if self.progress.begun:  # the first one uses what was read at the start
             await self._rescan()
         self.progress.begun = True
         self.progress.started_at = asyncio.get_running_loop().time()
@@ -112,7 +112,7 @@ class ConvergeHandler:
         return Again(following, head=self._hooks("beforeAll", task))
 
     def _drop_followers(self, task: Task) -> None:
-        """Converges right behind this one ask for what it is about to do."""
+        """Removes converges directly behind this one: they ask for what it is about to do."""
         followers = set()
         for other in self._queue.tasks[1:]:
             if not isinstance(other.payload, Converge):
@@ -121,7 +121,7 @@ class ConvergeHandler:
         self._queue.remove(lambda other: other.id in followers and other.id != task.id)
 
     def finds_new(self, keys: Collection[str]) -> bool:
-        """Answers whether module directories with these section keys have come since the last converge."""
+        """Returns whether there are module directories with these section keys that the last converge did not know."""
         try:
             return any(module.key in keys for module in self._loader.scan().modules)
         except AddonOperatorError:
@@ -136,7 +136,7 @@ class ConvergeHandler:
         return True
 
     def look_again(self) -> None:
-        """Asks for a converge if values files or schemas on disk are not those in force any more."""
+        """Queues a converge if values files or schemas on disk are not those in force any more."""
         try:
             sections = self._loader.scan().sections
         except AddonOperatorError:
@@ -149,7 +149,7 @@ class ConvergeHandler:
             scan = self._loader.scan()
         except AddonOperatorError as error:
             self._metrics.discover_error()
-            log.error("module directories are not read again, the modules known so far stay", error=error)
+            log.error("module directories cannot be read, the known modules stay until the next converge", error=error)
             self._registry.scan_error = str(error)
             return
         self._registry.scan_error = None
@@ -179,10 +179,13 @@ class ConvergeHandler:
         except AddonOperatorError:
             self._metrics.discover_error()
             raise
-        self._report(verdicts)
+        switched = self._switched(verdicts)
         self._registry.replace_verdicts(verdicts, config_map=self._holding.config_map_uid)
         installed = self._holding.installed(self._unread(), self._enablement.config_flags())
         plan = make_plan(self._registry.modules, verdicts, installed, self._holding.rules())
+        for name, verdict in switched.items():
+            if name not in plan.held:  # else only its flag is missing, and the hold is logged
+                log.info("module enabled" if verdict.enabled else "module disabled", module=name, reason=verdict.reason)
         await self._holding.enforce(plan.held)
         for name in plan.delete:
             self._runner.suspend(name)
@@ -191,22 +194,28 @@ class ConvergeHandler:
         return Again(following, head=tasks)
 
     def _unread(self) -> Collection[str]:
-        """Names what the modules directories hold besides modules, if there are releases that no module has."""
+        """Lists what the modules directories contain besides modules, if there are releases without a module."""
         orphans = self._holding.orphans()
         if not orphans:
             return ()
         try:
             return self._loader.names() - {module.name for module in self._registry.modules}
         except AddonOperatorError as error:
-            log.error("releases without a module are not purged", error=error, release=", ".join(orphans))
+            log.error(
+                "releases without a module not purged, the next converge retries",
+                error=error, release=", ".join(orphans),
+            )  # fmt: skip
             return orphans
 
-    def _report(self, verdicts: Mapping[str, Verdict]) -> None:
+    def _switched(self, verdicts: Mapping[str, Verdict]) -> Mapping[str, Verdict]:
+        """Records the verdicts in the metrics; returns those with another enable state than the last ones."""
         for name, verdict in verdicts.items():
-            before = self._registry.verdict(name)
-            if before is None or before.enabled != verdict.enabled:
-                log.info("module enabled" if verdict.enabled else "module disabled", module=name, reason=verdict.reason)
             self._metrics.module_state(name, enabled=verdict.enabled)
+        return {
+            name: verdict
+            for name, verdict in verdicts.items()
+            if (last := self._registry.verdict(name)) is None or last.enabled != verdict.enabled
+        }
 
     def _after_all(self, task: Task, converge: Converge) -> Outcome:
         following = dataclasses.replace(

@@ -14,10 +14,14 @@ from addon_operator.bindings.hook_bindings import Reactions
 from addon_operator.bindings.kubernetes import HookMonitors
 from addon_operator.configmap.config import OperatorConfig
 from addon_operator.dispatch.converge import ConvergeHandler
+from addon_operator.dispatch.global_hooks import GlobalHookHandler
 from addon_operator.dispatch.handlers import Handlers
+from addon_operator.dispatch.hook_runs import HookRunHandler
 from addon_operator.dispatch.intake import Intake
+from addon_operator.dispatch.module_runs import ModuleRunHandler
 from addon_operator.dispatch.reviews import HookReviewer
 from addon_operator.dispatch.routing import startup_tasks
+from addon_operator.dispatch.synchronizations import Synchronizations
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import (
     AddonOperatorError,
@@ -293,11 +297,22 @@ class Bench:
             global_hooks=lambda kind: [hook.id for hook in self.global_hooks.bound_to(kind)],
             recheck_config=self.config.recheck, metrics=self.metrics,
         )  # fmt: skip
+        synchronizations = Synchronizations(self.queues, self.monitors)
         self._handlers = Handlers(
-            queues=self.queues, converge=self.converge, registry=self.registry, runner=runner, holding=self.holding,
-            hooks=hooks,
-            reactions=reactions, global_hooks=self.global_hooks, find_hook=self.find_hook, config=self.config,
-            enablement=self.enablement, workers=4,
+            queue=self.queues.main, converge=self.converge,
+            hook_runs=HookRunHandler(
+                queue=self.queues.main, progress=self.converge.progress, registry=self.registry, runner=runner,
+                hooks=hooks, monitors=self.monitors, find_hook=self.find_hook,
+            ),
+            module_runs=ModuleRunHandler(
+                queue=self.queues.main, converge=self.converge, registry=self.registry, runner=runner,
+                monitors=self.monitors, synchronizations=synchronizations, workers=4,
+            ),
+            global_hooks=GlobalHookHandler(
+                queues=self.queues, reactions=reactions, synchronizations=synchronizations, hooks=self.global_hooks,
+            ),
+            registry=self.registry, runner=runner, holding=self.holding, config=self.config,
+            enablement=self.enablement,
         )  # fmt: skip
         await self.config.load()
         self.queues.main.add_tail(startup_tasks(self.global_hooks))

@@ -68,6 +68,23 @@ def test_a_configmap_that_is_gone_uninstalls_nothing_and_its_return_brings_every
     play(tmp_path, HOOKS, steps)
 
 
+def test_the_log_says_of_a_held_module_that_it_is_held_and_not_that_it_is_disabled(tmp_path: Path) -> None:
+    async def steps(bench: Bench) -> None:
+        await bench.rest()
+        await enabled_by_config_map(bench)
+        with capture_logs() as lines:
+            bench.delete_config_map()
+            await bench.rest()
+            take_flags_out(bench, "base")
+            bench.edit(baseEnabled="false")
+            await bench.rest()
+        about = {(line["module"], line["event"]) for line in lines if line["event"].startswith("module ")}
+        assert about >= {("web", "module is held: neither upgraded nor removed"), ("base", "module disabled")}
+        assert ("web", "module disabled") not in about
+
+    play(tmp_path, HOOKS, steps)
+
+
 @pytest.mark.parametrize("says", ["ConfigMap", "file", "person"])
 def test_a_held_module_is_removed_when_somebody_says_so(tmp_path: Path, says: str) -> None:
     async def steps(bench: Bench) -> None:
