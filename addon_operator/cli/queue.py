@@ -9,6 +9,7 @@ import click
 
 from addon_operator.cli.debug_client import get, socket_option
 from addon_operator.cli.output import emit, examples, format_option
+from addon_operator.documents.durations import parse_duration
 
 
 @click.group()
@@ -53,12 +54,10 @@ def main(socket_path: str, form: str) -> None:
 
 
 def _seconds(text: str) -> float:
-    from addon_operator.settings import parse_duration  # noqa: PLC0415 -- only --watch needs it; commands start fast
-
     try:
         seconds = parse_duration(text)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--watch-interval") from error
     if not seconds:
-        raise click.BadParameter("the pause must be longer than 0", param_hint="--watch-interval")
+        raise click.BadParameter("the interval must be longer than 0", param_hint="--watch-interval")
     return seconds

@@ -1,21 +1,20 @@
 """`addon-operator start`: run the operator.
 
-One option for each row of `settings.TABLE`; the operator itself is imported only when the settings are right.
+The operator itself is imported only when the settings are valid.
 """
 
 from __future__ import annotations
 
 import gc
 import importlib
-import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from addon_operator import settings
+from addon_operator.cli import options
 from addon_operator.errors import AddonOperatorError, SettingsError
 
 if TYPE_CHECKING:  # it comes with the operator
@@ -34,48 +33,24 @@ def _import_app() -> ModuleType:
     return app
 
 
-# `--log-no-time` is as good as `--log-no-time true`.
-_SWITCH: Mapping[str, Any] = {"is_flag": False, "flag_value": "true"}
-
-
-def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    for foreign in settings.FOREIGN:
-        # Hidden: only for command lines of other addon-operators.
-        option = click.option(f"--{foreign.flag}", foreign.field, hidden=True, **_SWITCH)
-        command = option(command)
-    for row in reversed(settings.TABLE):
-        default = f"default {row.default}" if row.default else "no default"
-        option = click.option(
-            *(f"--{flag}" for flag in (row.flag, *row.aliases)),
-            row.field,
-            type=str,
-            default=None,
-            help=f"{row.help} [{', '.join(row.variables)}; {default}]",
-            metavar="|".join(row.choices) or row.kind.upper(),
-            **(_SWITCH if row.kind == "boolean" else {}),
-        )
-        command = option(command)
-    return command
-
-
 @click.command()
 @click.option("--once", is_flag=True, help="Stop after the first converge, print what was done; exit 0 if all is well.")
-@_with_settings
-def start(*, once: bool, **flags: str | None) -> None:
+@options.with_settings
+def start(*, once: bool, **values: object) -> None:
     """Run the operator in the foreground until SIGTERM or Ctrl-C.
 
-    Each option can be given as an environment variable too (named in brackets); the option wins.
+    Each option can also be set by an environment variable (named in brackets); the option wins.
 
-    Exit status: 0 stopped or converged, 1 something is wrong (the message says what), 2 wrong usage.
+    Exit status: 0 stopped or converged, 1 error (see the message), 2 wrong usage.
     """
     try:
-        chosen = settings.read(flags, os.environ)
+        settings = options.read(values)
     except SettingsError as error:
         for line in str(error).splitlines():
             click.echo(f"Error: {line}", err=True)
         sys.exit(1)
     app = _import_app()
-    sys.exit(exit_status(lambda: app.run(chosen, once=once), app.log, json=chosen.log_type == "json"))
+    sys.exit(exit_status(lambda: app.run(settings, once=once), app.log, json=settings.log_type == "json"))
 
 
 def exit_status(run: Callable[[], int], log: FilteringBoundLogger, *, json: bool) -> int:

@@ -28,8 +28,8 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Final, Literal
 
+from addon_operator.documents.durations import parse_duration
 from addon_operator.errors import InputError
-from addon_operator.settings import parse_duration
 
 _SECOND: Final = timedelta(seconds=1)
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")

@@ -20,11 +20,11 @@ from urllib.parse import parse_qsl
 
 from aiohttp import web
 
+from addon_operator.documents.durations import parse_duration
 from addon_operator.errors import InputError, SettingsError
 from addon_operator.server.inspector import Inspector
 from addon_operator.server.pages import ROUTES, Query, Route
 from addon_operator.serving.http_server import HttpServer, Limits
-from addon_operator.settings import parse_duration
 
 _CONTENT_TYPES = {"json": "application/json", "yaml": "application/yaml", "text": "text/plain"}
 _LIMITS: Final = Limits(connections=64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from addon_operator.documents.durations import parse_duration
 from addon_operator.documents.fields import Fields
 from addon_operator.hooks.call import Scope
 from addon_operator.hooks.config import selectors, snapshots, webhooks
@@ -20,7 +21,6 @@ from addon_operator.hooks.config.model import (
     Throttle,
     WatchEvent,
 )
-from addon_operator.settings import parse_duration
 
 
 def config(root: Fields, scope: Scope) -> HookConfig:

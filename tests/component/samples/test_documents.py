@@ -15,6 +15,8 @@ from addon_operator.cli import cli
 from addon_operator.errors import HookConfigError
 from addon_operator.hooks.call import HookId
 from addon_operator.hooks.config.parser import parse_config
+from addon_operator.settings.foreign import FOREIGN
+from addon_operator.settings.setting import Setting
 from tests.component.samples.conftest import ROOT, HookBench
 
 DOCUMENTS = sorted(
@@ -34,11 +36,11 @@ def _name(path: Path) -> str:
 
 
 @pytest.mark.parametrize("row", settings.TABLE, ids=lambda row: row.field)
-def test_every_setting_is_documented(row: settings.Setting) -> None:
+def test_every_setting_is_documented(row: Setting) -> None:
     default = f"`{row.default}`" if row.default else ""
     if row.field == "module_workers":
         default = "number of CPUs"
-    choices = f" One of {', '.join(row.choices)}." if row.choices else ""
+    choices = f" One of {', '.join(row.kind.choices)}." if row.kind.choices else ""
     variables = " ".join(f"`{name}`" for name in row.variables)
     line = f"| `--{row.flag}` | {variables} | {default} | {row.help}{choices} |"
     assert line in (ROOT / "docs" / "running.md").read_text().splitlines()
@@ -46,7 +48,7 @@ def test_every_setting_is_documented(row: settings.Setting) -> None:
 
 def test_every_setting_of_others_is_documented() -> None:
     lines = (ROOT / "docs" / "running.md").read_text().splitlines()
-    rows = [f"| `--{one.flag}` | `{one.variable}` | {one.reason} |" for one in settings.FOREIGN]
+    rows = [f"| `--{foreign.flag}` | `{foreign.variable}` | {foreign.reason} |" for foreign in FOREIGN]
     assert [row for row in rows if row not in lines] == []
 
 

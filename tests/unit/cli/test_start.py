@@ -13,6 +13,7 @@ from addon_operator.cli import cli
 from addon_operator.cli.start import exit_status, start
 from addon_operator.errors import ConfigMapError
 from addon_operator.logs import LogType, configure, get_logger
+from addon_operator.settings.foreign import FOREIGN
 
 # Nothing is started: one setting that is read last is wrong.
 WRONG = ["--log-level", "loud"]
@@ -42,7 +43,7 @@ def test_a_switch_may_stand_alone(text: list[str]) -> None:
 
 def test_help_does_not_show_what_has_no_effect() -> None:
     shown = CliRunner().invoke(start, ["--help"]).output
-    assert [one.flag for one in settings.FOREIGN if f"--{one.flag} " in shown] == []
+    assert [foreign.flag for foreign in FOREIGN if f"--{foreign.flag} " in shown] == []
     assert [row.flag for row in settings.TABLE if f"--{row.flag}" not in shown] == []
 
 
