@@ -173,7 +173,7 @@ class Parts:
     def _build_hooks(self) -> None:
         given, chosen, client = self._given, self._given.settings, self._given.client
         self.monitors = HookMonitors(
-            Monitors(client, client.discover, on_watch_error=given.metrics.watch_error, run_jq=given.filters.run),
+            Monitors(client, client.discover, on_watch_error=given.metrics.kube.watch_failed, run_jq=given.filters.run),
             given.metrics,
             on_event=given.intake.object_changed,
             on_listed=given.intake.listed_late,

@@ -40,7 +40,8 @@ from addon_operator.kube.holder import Holder
 from addon_operator.kube.refs import ObjectKey
 from addon_operator.kube.transport import HttpTransport, RequestStat
 from addon_operator.logs import get_logger, streams
-from addon_operator.metrics.operator import HeadTask, Metrics
+from addon_operator.metrics.operator import Metrics
+from addon_operator.metrics.queues import HeadTask
 from addon_operator.modules.enablement import Enablement
 from addon_operator.modules.loader import ModuleLoader
 from addon_operator.modules.registry import ModuleRegistry
@@ -178,7 +179,7 @@ class Operator:
         self._metrics = Metrics(settings.metrics_prefix, max_hook_series=settings.hook_max_series)
         self._registry = ModuleRegistry()
         retry = RetryPolicy(settings.retry_first_s, settings.retry_most_s)
-        on_action = self._metrics.queue_action if settings.queue_actions_metrics else None
+        on_action = self._metrics.queues.action if settings.queue_actions_metrics else None
         self._queues = QueueSet(self._handle, retry=retry, observe=self._observe, on_action=on_action)
         self._intake = Intake(queues=self._queues, registry=self._registry, ticks_count=self._has_converged)
         self._handlers: Handlers | None = None
@@ -278,7 +279,7 @@ class Operator:
         for warning in (*scan.warnings, *hooks.warnings):
             log.warning("something in the files has no effect", reason=warning)
         for hook in hooks.hooks:
-            self._metrics.bindings(None, hook.id.name, len(hook.config.bindings()))
+            self._metrics.hook_runs.bindings(None, hook.id.name, len(hook.config.bindings()))
         log.info("files read", modules=len(scan.modules), global_hooks=len(hooks.hooks))
         return Disk(scan, loader, catalog, hooks)
 
@@ -290,11 +291,11 @@ class Operator:
             metrics=self._metrics.blocks,
             hook_metrics=self._metrics.hooks.blocks,
         )
-        self._metrics.watch_queues(
+        self._metrics.queues.read(
             lambda: {queue.name: len(queue) for queue in self._queues.all()},
             lambda: {queue.name: _head(queue.tasks[0]) for queue in self._queues.all() if queue.tasks},
         )
-        self._metrics.watch_log(streams.lines_dropped)
+        self._metrics.read_log(streams.lines_dropped)
         await server.start(address=self._settings.listen_address, port=self._settings.listen_port)
         stack.push_async_callback(server.stop)
 
@@ -308,7 +309,7 @@ class Operator:
             burst=chosen.kube_burst,
             on_request=self._count_request,
         )
-        self._metrics.watch_api_server(lambda: transport.reachability.away_s)
+        self._metrics.kube.read_unreachable(lambda: transport.reachability.away_s)
         stack.push_async_callback(transport.close)
         stack.push_async_callback(self._end_courtesies)
         return transport
@@ -324,7 +325,7 @@ class Operator:
         stack.push_async_callback(apart.close)
         holder = stack.enter_context(contextlib.closing(Holder(self._settings.pod)))
         election = Election(KubeClient(apart), namespace=self._settings.namespace, holder=holder, on_wait=wait)
-        self._metrics.watch_lease(LEASE, lambda: election.held)
+        self._metrics.kube.read_lease(LEASE, lambda: election.held)
         await stack.enter_async_context(election.holding())
         self._waits, debug.waits = "", usual
 
@@ -345,8 +346,8 @@ class Operator:
             on_refused=lambda error: self._config_refused(client, error),
         )
         self._converge, self._handlers = parts.converge, parts.handlers
-        metrics.watch_snapshots(parts.monitors.sizes)
-        metrics.watch_config(lambda: parts.config.error is not None)
+        metrics.bindings.read_snapshots(parts.monitors.sizes)
+        metrics.read_config(lambda: parts.config.error is not None)
         parts.monitors.start_early(given.disk.hooks.hooks)
         async with _background() as start_watch:
             start_watch(client.reachability.run(), "whether the API server answers")
@@ -421,7 +422,7 @@ class Operator:
         payload = attempt.task.payload
         hook = payload.hook if isinstance(payload, RunHook) else None
         module = hook.module if hook else payload.modules[0] if isinstance(payload, RunModules) else None
-        self._metrics.task_waited(
+        self._metrics.queues.task_waited(
             module=module or "",
             hook=hook.name if hook else "",
             binding=payload.binding if isinstance(payload, RunHook) else "",
@@ -439,7 +440,7 @@ class Operator:
         return self._converge is not None and self._converge.progress.first_done.is_set()
 
     def _config_refused(self, client: KubeClient, error: AddonOperatorError) -> None:
-        self._metrics.config_values_error()
+        self._metrics.config_refused()
         log.error("ConfigMap refused, the former values stay in force", error=error)
         about = ObjectKey("v1", "ConfigMap", self._settings.namespace, self._settings.config_map)
         self._warn(client, about, "ConfigRefused", " ".join(str(error).split()))
@@ -467,7 +468,7 @@ class Operator:
         return ConvergeStatus(startup, tasks=tasks, held=tuple(self._registry.held), stopping=self.stopping)
 
     def _count_request(self, stat: RequestStat) -> None:
-        self._metrics.kube_request(
+        self._metrics.kube.request(
             verb=stat.verb,
             url=stat.path,
             host=stat.host,
@@ -478,7 +479,7 @@ class Operator:
 
     def _count_helm(self, module: str, operation: str, duration_s: float) -> None:
         activation = self._converge.progress.activation if self._converge else ""
-        self._metrics.helm_operation(module, activation, operation, duration_s=duration_s)
+        self._metrics.helm.operation_finished(module, activation, operation, duration_s=duration_s)
 
 
 StartTask = Callable[[Coroutine[object, object, object], str], None]

@@ -23,7 +23,8 @@ from addon_operator.kube.monitor import Change, Monitor, Monitors, WatchSpec
 from addon_operator.kube.refs import ObjectKey
 from addon_operator.kube.snapshot import Item
 from addon_operator.logs import get_logger
-from addon_operator.metrics.operator import BindingLabels, Metrics, SnapshotSize
+from addon_operator.metrics.bindings import BindingLabels, SnapshotSize
+from addon_operator.metrics.operator import Metrics
 
 log = get_logger("hook")
 
@@ -200,15 +201,15 @@ class HookMonitors:
         """Hands on an event that has passed the gate."""
         began = time.monotonic()
         self._on_event(watched.hook, event)
-        self._metrics.event_handled(watched.labels, time.monotonic() - began)
+        self._metrics.bindings.event_handled(watched.labels, time.monotonic() - began)
 
     def filtered(self, watched: _Watched, seconds: float) -> None:
         """Counts a run of a filter."""
-        self._metrics.jq_filtered(watched.labels, seconds)
+        self._metrics.bindings.jq_finished(watched.labels, seconds)
 
     def filter_failed(self, watched: _Watched, about: ObjectKey, error: str) -> None:
         """Makes visible that a filter failed on an object."""
-        self._metrics.jq_failed(watched.labels)
+        self._metrics.bindings.jq_failed(watched.labels)
         log.error("jqFilter failed", reason=str(about), error=error, **watched.fields)
         if watched.may_warn():
             self._warn(about, "JqFilterFailed", f"{watched.title}.jqFilter: {error}")
@@ -217,7 +218,7 @@ class HookMonitors:
         """Makes visible that a binding cannot watch, and waits for it once it can."""
         self.progress()
         if reason is not None:
-            self._metrics.monitor_missing(watched.binding.name)
+            self._metrics.bindings.monitor_missing(watched.binding.name)
             effect = (
                 "binding cannot watch any more, its snapshot is no longer kept up to date"
                 if watched.monitor.listed

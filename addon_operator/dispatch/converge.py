@@ -148,7 +148,7 @@ class ConvergeHandler:
         try:
             scan = self._loader.scan()
         except AddonOperatorError as error:
-            self._metrics.discover_error()
+            self._metrics.modules.discovery_failed()
             log.error("module directories cannot be read, the known modules stay until the next converge", error=error)
             self._registry.scan_error = str(error)
             return
@@ -177,7 +177,7 @@ class ConvergeHandler:
         try:
             verdicts = await self._enablement.evaluate_all()
         except AddonOperatorError:
-            self._metrics.discover_error()
+            self._metrics.modules.discovery_failed()
             raise
         switched = self._switched(verdicts)
         self._registry.replace_verdicts(verdicts, config_map=self._holding.config_map_uid)
@@ -210,7 +210,7 @@ class ConvergeHandler:
     def _switched(self, verdicts: Mapping[str, Verdict]) -> Mapping[str, Verdict]:
         """Records the verdicts in the metrics; returns those with another enable state than the last ones."""
         for name, verdict in verdicts.items():
-            self._metrics.module_state(name, enabled=verdict.enabled)
+            self._metrics.modules.state(name, enabled=verdict.enabled, version=self._registry.get(name).chart_version)
         return {
             name: verdict
             for name, verdict in verdicts.items()
@@ -234,8 +234,8 @@ class ConvergeHandler:
         duration_s = now - (self.progress.started_at or now)
         self.progress.started_at = None
         self.progress.count += 1
-        self._metrics.keep_modules(module.name for module in self._registry.modules)
-        self._metrics.converged(self.progress.activation, duration_s=duration_s)
+        self._metrics.modules.keep(module.name for module in self._registry.modules)
+        self._metrics.modules.converged(self.progress.activation, duration_s=duration_s)
         enabled = self._registry.enabled
         log.info("converge done", reason=task.reason, duration_s=duration_s, modules=len(enabled))
         self.progress.first_done.set()

@@ -89,7 +89,7 @@ class HookReviewer:
         try:
             yield outcome
         finally:
-            self._metrics.webhook_review(
+            self._metrics.hook_runs.reviewed(
                 module=hook.module, hook=hook.name, binding=binding, outcome=outcome[0] if outcome else "error"
             )
 

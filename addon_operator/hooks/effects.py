@@ -27,8 +27,9 @@ from addon_operator.kube.patcher import ObjectPatcher
 from addon_operator.kube.snapshot import Item
 from addon_operator.logs import get_logger
 from addon_operator.metrics import operations
+from addon_operator.metrics.hook_runs import HookLabels, RunOutcome
 from addon_operator.metrics.hooks import MetricsProposal
-from addon_operator.metrics.operator import HookLabels, Metrics, RunOutcome
+from addon_operator.metrics.operator import Metrics
 from addon_operator.process.child import Exit
 from addon_operator.values import patches
 from addon_operator.values.layers import module_name, section_key
@@ -199,7 +200,7 @@ class HookRuns:
         if not dropped:
             self._too_many_series.discard(hook)
             return
-        self._metrics.hook_metrics_dropped(hook.module, hook.name, dropped)
+        self._metrics.hook_runs.metrics_dropped(hook.module, hook.name, dropped)
         if hook not in self._too_many_series:
             self._too_many_series.add(hook)
             reason = (
@@ -233,7 +234,7 @@ class HookRuns:
         self, hook: HookId, run: Run, outcome: RunOutcome, *, duration_s: float, ended: Exit | None = None
     ) -> None:
         labels = HookLabels(hook.module, hook.name, run.binding, run.queue, run.activation)
-        self._metrics.hook_run(
+        self._metrics.hook_runs.finished(
             labels,
             outcome,
             duration_s=duration_s,

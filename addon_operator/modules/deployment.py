@@ -125,7 +125,9 @@ class ModuleDeployment:
             ModuleError: the chart cannot be read.
             KubeError: the API server refused or does not answer.
         """
-        if self._maintenance().get(module.key) == NO_RECONCILIATION:
+        mode = self._maintenance().get(module.key, "")
+        self._metrics.modules.maintenance(module.name, mode)
+        if mode == NO_RECONCILIATION:
             self._healing.forget(module.name)
             state.decide("skip", f"maintenance: {NO_RECONCILIATION}")
             return
@@ -136,11 +138,11 @@ class ModuleDeployment:
         missing = self._healing.missing(module.name)
         request = ChartRequest(module.name, module.path, values, enabled_by=state.enabled_by or EnabledBy())
         deployed = await self._deployer.deploy(request)
-        self._metrics.module_helm(module.name, activation, duration_s=loop.time() - started)
+        self._metrics.helm.release_finished(module.name, activation, duration_s=loop.time() - started)
         for key in missing:
-            self._metrics.resource_absent(module.name, str(key))
+            self._metrics.helm.object_absent(module.name, str(key))
         if missing and deployed.action.kind in {"install", "upgrade"}:
-            self._metrics.redeployed(module.name)
+            self._metrics.helm.redeployed(module.name)
         recovered = "".join(f"recovered: {step.reason}; " for step in deployed.recovered)
         state.decide(deployed.action.kind, recovered + deployed.action.reason)
 

@@ -118,10 +118,10 @@ class Holding:
         for name in held:
             self._runner.hold(name)  # again, too: its directory may be back
         for name in new:
-            self._metrics.module_held(name, held=True)
+            self._metrics.modules.held(name, held=True)
             log.error("module is held: neither upgraded nor removed", module=name, reason=held[name], next=WHAT_NEXT)
         for name in over:
-            self._metrics.module_held(name, held=False)
+            self._metrics.modules.held(name, held=False)
             log.info("module is not held any more", module=name)
         if new:
             reasons = "; ".join(dict.fromkeys(held[name] for name in new))

@@ -228,7 +228,17 @@ def _read_module(directory: Path, name: str, order: int, common: _Common, warnin
         has_crds=bool(names & {"crds", "charts"}),
         section=SectionSpec(key, layers, _schemas(directory)),
         flags=flags,
+        chart_version=_chart_version(directory / "Chart.yaml") if "Chart.yaml" in names else "",
     )
+
+
+def _chart_version(path: Path) -> str:
+    """Reads the version of a chart; one that cannot be read is empty here, and refused by helm."""
+    try:
+        chart = yamldoc.load(_read(path), str(path)).value
+    except AddonOperatorError:
+        return ""
+    return str(chart.get("version") or "") if isinstance(chart, dict) else ""
 
 
 def _script(path: Path, warnings: list[str]) -> Path | None:

@@ -31,6 +31,7 @@ class Module:
         has_crds: there is crds/, or charts/ that may bring some.
         section: static values and schemas.
         flags: enable flags of values files, weakest first.
+        chart_version: `version` of Chart.yaml; empty if there is none.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Module:
     has_crds: bool
     section: SectionSpec
     flags: tuple[EnableFlag, ...]
+    chart_version: str = ""
 
     @property
     def has_release(self) -> bool:

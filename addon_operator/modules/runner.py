@@ -135,7 +135,7 @@ class ModuleRunner:
                 outcome = await self._run(module, state, activation)
         except AddonOperatorError as error:
             state.error, state.began_at = str(error), None
-            self._metrics.module_run_failed(name)
+            self._metrics.modules.run_failed(name)
             raise
         state.error = None
         if isinstance(outcome, Paused):
@@ -143,7 +143,7 @@ class ModuleRunner:
             return outcome
         state.phase = ModulePhase.READY
         state.duration_s, state.began_at = asyncio.get_running_loop().time() - state.began_at, None
-        self._metrics.module_run(name, activation, duration_s=state.duration_s)
+        self._metrics.modules.run_finished(name, activation, duration_s=state.duration_s)
         return outcome
 
     def _check_values(self, module: Module) -> None:
@@ -253,7 +253,7 @@ class ModuleRunner:
             await self._delete(module, state, activation)
         except AddonOperatorError as error:
             state.error = str(error)
-            self._metrics.module_delete_failed(name)
+            self._metrics.modules.delete_failed(name)
             raise
         self._reactions.monitors.stop(hook.id for hook in _hooks(state))
         self._store.forget_patches(module.key)
@@ -326,7 +326,7 @@ class ModuleRunner:
         for warning in set(loaded.warnings) - set(known.warnings):
             log.warning("files", module=module.name, reason=warning)
         for hook in state.hooks.hooks:
-            self._metrics.bindings(module.name, hook.id.name, len(hook.config.bindings()))
+            self._metrics.hook_runs.bindings(module.name, hook.id.name, len(hook.config.bindings()))
 
     def _forget_hooks(self, name: str, state: ModuleState) -> None:
         """Ends what the former hooks react to: files have changed, so everything of it begins anew."""

@@ -132,8 +132,12 @@ def test_a_module_in_maintenance_is_left_alone(cluster: DevCluster, tmp_path: Pa
         made.module("010-alpha", {**ALPHA, **module_hook("alpha")})
         made.start_ready()
         before = made.runs()
+        maintenance = 'mm_module_maintenance{module="alpha",state="NoResourceReconciliation"}'
+        assert made.metric(maintenance) == 0
         made.configure({"alphaMaintenance": "NoResourceReconciliation"})
         settled(made, shows=lambda: since(made, before)() == ["alpha beforeHelm"])
+        assert made.metric(maintenance) == 1
+        assert made.metric('mm_module_enabled{module="alpha",version="0.0.1"}') == 1
         made.delete("alpha")
         made.configure({"alpha": "own: 1"})
         settled(made, shows=lambda: len(since(made, before)()) == 2)
@@ -147,6 +151,7 @@ def test_a_module_in_maintenance_is_left_alone(cluster: DevCluster, tmp_path: Pa
         settled(made, shows=lambda: made.deployed("alpha")["own"] == "1")
         assert since(made, before)() == ["alpha beforeHelm"] * 3
         assert made.revisions("alpha")[2] == "deployed"
+        assert made.metric(maintenance) == 0
 
 
 def test_a_refused_edit_changes_nothing(cluster: DevCluster, tmp_path: Path) -> None:

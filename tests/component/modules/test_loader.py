@@ -57,6 +57,21 @@ def test_order_names_and_contents(tmp_path: Path) -> None:
     assert found.warnings == ()
 
 
+@pytest.mark.parametrize(
+    ("chart", "version"),
+    [
+        pytest.param("version: 1.2.3\n", "1.2.3", id="version"),
+        pytest.param("version: 1.0\n", "1.0", id="number"),
+        pytest.param("name: any\n", "", id="none"),
+        pytest.param("version: [", "", id="not YAML, which helm refuses"),
+        pytest.param("[version]\n", "", id="no map, which helm refuses"),
+    ],
+)
+def test_the_version_of_a_module_is_that_of_its_chart(tmp_path: Path, chart: str, version: str) -> None:
+    write(tmp_path, {"modules/a/Chart.yaml": chart, "modules/b/templates/x.yaml": ""})
+    assert [module.chart_version for module in scan(tmp_path).modules] == [version, ""]
+
+
 def test_several_directories_links_and_what_is_skipped(tmp_path: Path) -> None:
     write(
         tmp_path,
