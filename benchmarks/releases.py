@@ -11,7 +11,8 @@ from addon_operator.documents import yamldoc
 from addon_operator.documents.jsondoc import JsonObject, dumps, lookup
 from addon_operator.errors import KubeError
 from addon_operator.kube.client import KubeClient
-from addon_operator.kube.informer import Event, Informer
+from addon_operator.kube.informers.known_objects import WatchEvent
+from addon_operator.kube.informers.reflector import Reflector
 
 _WAIT_S = 600.0
 
@@ -43,23 +44,23 @@ class ReleaseWatch:
         await _create(client, "/api/v1/namespaces", {"metadata": {"name": namespace}})
         watch = cls(client, namespace)
         secrets = (await client.discover()).resource("Secret", "v1")
-        informer = Informer(
+        reflector = Reflector(
             client, secrets, namespace=namespace, label_selector="owner=helm", metadata_only=True, handler=watch.note
         )
-        task = asyncio.create_task(informer.run(), name=f"releases of {namespace}")
+        task = asyncio.create_task(reflector.run(), name=f"releases of {namespace}")
         try:
-            await informer.synced.wait()
+            await reflector.synced.wait()
             yield watch
         finally:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    def note(self, event: Event) -> None:
+    def note(self, event: WatchEvent, secret: JsonObject) -> None:
         """Takes in one event of the release Secrets."""
-        if event.kind == "DELETED":
+        if event == "Deleted":
             return
-        labels = lookup(event.object, "/metadata/labels")
+        labels = lookup(secret, "/metadata/labels")
         assert isinstance(labels, dict)
         name, release = str(labels["name"]), Release(int(str(labels["version"])), str(labels["status"]))
         known = self._releases.get(name)

@@ -15,7 +15,8 @@ from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.history import version_number
-from addon_operator.kube.informer import Event, Informer
+from addon_operator.kube.informers.known_objects import WatchEvent
+from addon_operator.kube.informers.reflector import Reflector
 from addon_operator.kube.refs import CONFIG_MAPS, metadata_of
 from addon_operator.logs import get_logger
 
@@ -74,7 +75,7 @@ class ConfigMapSource:
         self.uid = ""
         self._last: ConfigData = {}  # what the ConfigMap with this uid was known to hold last
         self._replacement: asyncio.Task[None] | None = None
-        self._informer = Informer(
+        self._reflector = Reflector(
             client,
             CONFIG_MAPS,
             namespace=namespace,
@@ -101,10 +102,10 @@ class ConfigMapSource:
         """Watches until it is cancelled; interruptions of the API server are survived and caught up with."""
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._informer.run(), name="informer of the ConfigMap")
-                await self._informer.synced.wait()
+                group.create_task(self._reflector.run(), name="reflector of the ConfigMap")
+                await self._reflector.synced.wait()
                 if not self._heard:
-                    self._gone(version_number(self._informer.resource_version))
+                    self._gone(version_number(self._reflector.resource_version))
         finally:
             if self._replacement is not None:
                 self._replacement.cancel()
@@ -147,7 +148,7 @@ class ConfigMapSource:
                 return old
             if self._before_create is not None and (current is None or self._replaces(current)):
                 await self._before_create()
-            seen = self._informer.seen
+            seen = self._reflector.seen
             try:
                 stored = await self._write(current, new)
             except KubeError as error:
@@ -159,7 +160,7 @@ class ConfigMapSource:
                 version = str(metadata_of(stored).get("resourceVersion") or "")
                 # Not the highest: a server that has gone back gives lower ones.
                 self._newest = version_number(version) or 0
-                self._informer.wrote(version, after=seen)
+                self._reflector.wrote(version, after=seen)
                 self._exists = True
                 self._know(stored)
                 return new
@@ -185,19 +186,19 @@ class ConfigMapSource:
         body = {**current, "data": {**data}}
         return _object(await self._client.request("PUT", self._path, body=jsondoc.dumps(body)))
 
-    def _take(self, event: Event) -> None:
-        version = version_number(metadata_of(event.object).get("resourceVersion"))
-        if event.kind == "DELETED":
+    def _take(self, event: WatchEvent, config_map: JsonObject) -> None:
+        version = version_number(metadata_of(config_map).get("resourceVersion"))
+        if event == "Deleted":
             self._gone(version)
             return
         self._exists = True
         if self._end_absence():
             log.info("ConfigMap is back", scope=self._where)
         before = self._before_create
-        if before is not None and self._replacement is None and self._replaces(event.object):
+        if before is not None and self._replacement is None and self._replaces(config_map):
             self._replacement = asyncio.create_task(self._replace(before), name="replacement of the ConfigMap")
-        self._know(event.object)
-        self._hear(version, _data(event.object))
+        self._know(config_map)
+        self._hear(version, _data(config_map))
 
     def _know(self, config_map: JsonObject) -> None:
         self.uid, self._last = str(metadata_of(config_map).get("uid") or ""), _data(config_map)
@@ -246,7 +247,7 @@ class ConfigMapSource:
             return
         log.info("ConfigMap is back, the watch has not brought it yet", scope=self._where)
         self._note(current)
-        self._take(Event("MODIFIED", current))
+        self._take("Modified", current)
 
     async def _look_later(self) -> JsonObject | None:
         """Answers what is there after the time an absence may take, or as much later as the API server can say."""

@@ -32,7 +32,8 @@ from addon_operator.helm.release import (
     owned,
 )
 from addon_operator.kube.client import KubeClient
-from addon_operator.kube.informer import Event, Informer
+from addon_operator.kube.informers.known_objects import WatchEvent
+from addon_operator.kube.informers.reflector import Reflector
 from addon_operator.kube.refs import SECRETS, ObjectKey, metadata_of
 from addon_operator.logs import get_logger
 from addon_operator.values.layers import EnabledBy
@@ -87,7 +88,7 @@ class ReleaseStorage:
         self._on_change = on_change
         self._records: dict[str, dict[int, _Record]] = {}
         self._changed = asyncio.Event()
-        self._informer = Informer(
+        self._reflector = Reflector(
             client,
             SECRETS,
             namespace=namespace,
@@ -99,7 +100,7 @@ class ReleaseStorage:
 
     async def run(self) -> None:
         """Watches until it is cancelled."""
-        await self._informer.run()
+        await self._reflector.run()
 
     async def wait_synced(self, timeout_s: float) -> None:
         """Waits until all releases are known.
@@ -107,7 +108,7 @@ class ReleaseStorage:
         Raises:
             KubeError: not in time.
         """
-        await self._informer.wait_synced(timeout_s)
+        await self._reflector.wait_synced(timeout_s)
 
     def facts(self, name: str) -> ReleaseFacts:
         """Answers what is known about a release; absent objects are not known here."""
@@ -356,14 +357,14 @@ class ReleaseStorage:
             message = f"the watch of release Secrets has not shown the {what} within {timeout_s:g} s"
             raise KubeError(message, status=0, reason="Timeout") from error
 
-    def _take(self, event: Event) -> None:
-        metadata = metadata_of(event.object)
+    def _take(self, event: WatchEvent, secret: JsonObject) -> None:
+        metadata = metadata_of(secret)
         found = _SECRET_NAME.fullmatch(str(metadata.get("name") or ""))
         if found is None:
             return
         name, revision = found[1], int(found[2])
         records = self._records.setdefault(name, {})
-        if event.kind == "DELETED":
+        if event == "Deleted":
             records.pop(revision, None)
         else:
             records[revision] = _record(name, revision, metadata)

@@ -19,7 +19,8 @@ from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
 from addon_operator.kube import jq
 from addon_operator.kube.client import KubeClient
-from addon_operator.kube.informer import Event, Informer
+from addon_operator.kube.informers.known_objects import WatchEvent
+from addon_operator.kube.informers.reflector import Reflector
 from addon_operator.kube.refs import Resource, metadata_of, permission
 from addon_operator.kube.snapshot import (
     ChangeKind,
@@ -187,7 +188,7 @@ class Watch:
         self._pool = pool
         self._begun = False
         self._shared: dict[Wish, _Shared] = {}
-        self._informer = Informer(
+        self._informer = Reflector(
             pool.client,
             scope.resource,
             namespace=scope.namespace,
@@ -195,7 +196,7 @@ class Watch:
             field_selector=scope.field_selector,
             metadata_only=scope.metadata_only,
             handler=self._take,
-            on_trouble=self._on_trouble,
+            on_error=self._on_trouble,
         )
 
     async def run(self) -> None:
@@ -242,16 +243,16 @@ class Watch:
         for key, item in view.entries():
             yield self._change(kind, key, self._document(key), item.filter_result)
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: WatchEvent, item: JsonObject) -> None:
         self._note_listed()
         self._begun = True
-        metadata = metadata_of(event.object)
+        metadata = metadata_of(item)
         # One string for the namespace of thousands of objects.
         key = (sys.intern(str(metadata.get("namespace") or "")), str(metadata.get("name") or ""))
-        if event.kind == "DELETED":
-            self._drop(key, event.object)
+        if event == "Deleted":
+            self._drop(key, item)
         else:
-            self._put(key, packed(event.object))
+            self._put(key, packed(item))
 
     def _put(self, key: Key, document: bytes) -> None:
         outcomes: dict[str, Filtered | None] = {}

@@ -17,7 +17,8 @@ from addon_operator.errors import KubeError
 from addon_operator.hooks.call import HookId
 from addon_operator.hooks.config.model import Admission, AdmissionKind, Conversion
 from addon_operator.kube.client import KubeClient
-from addon_operator.kube.informer import Event, Informer
+from addon_operator.kube.informers.known_objects import WatchEvent
+from addon_operator.kube.informers.reflector import Reflector
 from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, metadata_of
 from addon_operator.logs import get_logger
 from addon_operator.retry import RetryPolicy
@@ -351,17 +352,17 @@ class WebhookHost:
     async def _follow_definitions(self) -> None:
         """Notices conversions that were lost, or could not be registered because there was no definition."""
         await self._has_conversions.wait()
-        informer = Informer(
+        reflector = Reflector(
             self._client,
             CUSTOM_RESOURCE_DEFINITIONS,
             namespace=None,
             metadata_only=True,
             handler=self._definition_changed,
         )
-        await informer.run()
+        await reflector.run()
 
-    def _definition_changed(self, event: Event) -> None:
-        name = str(metadata_of(event.object).get("name"))
+    def _definition_changed(self, _event: WatchEvent, definition: JsonObject) -> None:
+        name = str(metadata_of(definition).get("name"))
         if name in self._table.conversions:
             self._doubtful.add(name)
             self._doubt.set()

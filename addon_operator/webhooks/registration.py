@@ -15,7 +15,8 @@ from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import KubeError
 from addon_operator.hooks.config.model import AdmissionKind
 from addon_operator.kube.client import KubeClient
-from addon_operator.kube.informer import Event, Informer
+from addon_operator.kube.informers.known_objects import WatchEvent
+from addon_operator.kube.informers.reflector import Reflector
 from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, Resource, metadata_of
 from addon_operator.logs import get_logger
 from addon_operator.retry import RetryPolicy
@@ -263,37 +264,37 @@ class ConfigurationGuard:
         told = False
         while True:
             forbidden = asyncio.Event()
-            informer = self._informer(forbidden)
+            reflector = self._reflector(forbidden)
             self._seen = None
-            await _until(forbidden, informer.run(), self._look(informer))
+            await _until(forbidden, reflector.run(), self._look(reflector))
             if not told:
                 _log.warning(_UNGUARDED, reason=self._resource.plural)
                 told = True
             await asyncio.sleep(self._forbidden_pause_s)
 
-    def _informer(self, forbidden: asyncio.Event) -> Informer:
+    def _reflector(self, forbidden: asyncio.Event) -> Reflector:
         def note(error: KubeError | None) -> None:
             if error is not None and error.status == 403:
                 forbidden.set()
 
-        return Informer(
+        return Reflector(
             self._client,
             self._resource,
             namespace=None,
             label_selector=f"{OPERATOR}={self._identity}",
             metadata_only=True,
             handler=self._changed,
-            on_trouble=note,
+            on_error=note,
         )
 
-    def _changed(self, event: Event) -> None:
-        if metadata_of(event.object).get("name") == self._name:
-            self._seen = None if event.kind == "DELETED" else version_of(event.object)
+    def _changed(self, event: WatchEvent, configuration: JsonObject) -> None:
+        if metadata_of(configuration).get("name") == self._name:
+            self._seen = None if event == "Deleted" else version_of(configuration)
             self._stirred.set()
 
-    async def _look(self, informer: Informer) -> None:
+    async def _look(self, reflector: Reflector) -> None:
         """What was removed before the first list is in no event."""
-        await informer.synced.wait()
+        await reflector.synced.wait()
         self._stirred.set()
 
     async def _restore_forever(self) -> None:

@@ -12,7 +12,7 @@ from addon_operator.devcluster import DevCluster
 from addon_operator.devcluster.commands import API_ONLY
 from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import lookup
-from addon_operator.kube.informer import Informer
+from addon_operator.kube.informers.reflector import Reflector
 from addon_operator.kube.refs import CONFIG_MAPS
 from tests.cluster.operator import (
     WITHIN_S,
@@ -25,7 +25,7 @@ from tests.cluster.operator import (
     object_name,
     operator,
 )
-from tests.cluster.test_informer import Recorder, create, watching
+from tests.cluster.test_reflector import Recorder, create, watching
 from tests.connection import connected
 
 LABELS = {"app": "things"}
@@ -112,7 +112,7 @@ async def test_restore_behind_the_back_of_a_running_api_server_is_said(
 ) -> None:
     namespace, backup = await asyncio.to_thread(own.namespace), tmp_path / "backup"
     async with connected(own.kubeconfig) as client:
-        informer = Informer(
+        reflector = Reflector(
             client,
             CONFIG_MAPS,
             namespace=namespace,
@@ -128,7 +128,7 @@ async def test_restore_behind_the_back_of_a_running_api_server_is_said(
             path = CONFIG_MAPS.path(namespace, "one")
             await client.request("PATCH", path, body=body, content_type="application/merge-patch+json")
             said = ""
-            async with watching(informer):
+            async with watching(reflector):
                 await asyncio.to_thread(own.restore, backup, behind_the_apiserver=True)
                 async with asyncio.timeout(WITHIN_S):
                     while "lists what it remembers" not in said:

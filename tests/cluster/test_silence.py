@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from addon_operator.devcluster import DevCluster
-from addon_operator.kube.informer import Informer
+from addon_operator.kube.informers.reflector import Reflector
 from addon_operator.kube.refs import CONFIG_MAPS
-from tests.cluster.test_informer import Recorder, create, watching
+from tests.cluster.test_reflector import Recorder, create, watching
 from tests.connection import connected
 from tests.fakes.proxy import proxying
 
@@ -25,20 +25,20 @@ async def test_change_behind_a_silent_proxy_is_heard_of_when_the_watch_should_ha
         connected(cluster.kubeconfig) as direct,
         connected(cluster.kubeconfig, server=f"https://{host}:{proxy.port}") as proxied,
     ):
-        informer = Informer(
+        reflector = Reflector(
             proxied,
             CONFIG_MAPS,
             namespace=namespace,
             handler=heard,
             watch_timeout_s=5,
         )
-        async with watching(informer):
+        async with watching(reflector):
             # The first watch, which began with the list, ends: the second one is on the same connection or another.
             while proxy.accepted < 2:
                 await asyncio.sleep(0.01)
             proxy.go_silent()
             await create(direct, namespace, "later")
-            await heard.until(("ADDED", "later"))
+            await heard.until(("Added", "later"))
     assert [name for _, name in heard.names()] == ["later"]
 
 
@@ -56,8 +56,8 @@ async def test_idle_watches_are_renewed_on_the_connections_that_there_are(cluste
             on_request=lambda stat: counted.append(stat.path),
         ) as client,
     ):
-        informer = Informer(client, CONFIG_MAPS, namespace=namespace, handler=Recorder(), watch_timeout_s=2)
-        async with watching(informer):
+        reflector = Reflector(client, CONFIG_MAPS, namespace=namespace, handler=Recorder(), watch_timeout_s=2)
+        async with watching(reflector):
             while len(counted) < 3:
                 await asyncio.sleep(0.01)
             before, connections = len(counted), proxy.accepted

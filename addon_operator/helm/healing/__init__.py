@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
 from addon_operator.helm.cluster import Cluster
 from addon_operator.helm.healing.expected_deletions import ExpectedDeletions
@@ -20,7 +21,7 @@ from addon_operator.helm.healing.reporter import LossReporter
 from addon_operator.helm.healing.tracker import ObjectTracker, gvk
 from addon_operator.helm.healing.watcher import KindWatcher
 from addon_operator.kube.client import KubeClient
-from addon_operator.kube.informer import Event
+from addon_operator.kube.informers.known_objects import WatchEvent
 from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, ObjectKey, Resource, metadata_of
 
 LISTED_WITHIN_S: Final = 30.0
@@ -207,12 +208,12 @@ class Healing:
     def _find_lost(self, release: str) -> tuple[ObjectKey, ...]:
         return tuple(key for key in self._missing(release) if not self._deletions.confirm(key, _now()))
 
-    def _object_changed(self, key: ObjectKey, event: Event) -> None:
-        if event.kind == "DELETED":
+    def _object_changed(self, key: ObjectKey, event: WatchEvent, document: JsonObject) -> None:
+        if event == "Deleted":
             if self._tracker.remove(key):
                 self._deleted({key})
             return
-        _note_existing(self._deletions, key, event)
+        _note_existing(self._deletions, key, document)
         self._tracker.add(key)
 
     def _deleted(self, keys: Collection[ObjectKey]) -> None:
@@ -225,14 +226,14 @@ class Healing:
         for release, deleted in by_release.items():
             self._reporter.deleted(release, deleted, expected=expected & deleted)
 
-    def _definition_changed(self, event: Event) -> None:
-        metadata = metadata_of(event.object)
+    def _definition_changed(self, event: WatchEvent, definition: JsonObject) -> None:
+        metadata = metadata_of(definition)
         name = str(metadata.get("name") or "")
         key = _definition(name)
         if self._watcher.definitions_listed or self._cluster.may_lack(str(metadata.get("creationTimestamp") or "")):
             self._cluster.changed()
-        if event.kind != "DELETED":
-            _note_existing(self._definition_deletions, key, event)
+        if event != "Deleted":
+            _note_existing(self._definition_deletions, key, definition)
             for release, restorable in self._tracker.unserved_in(name.partition(".")[2]).items():
                 self._reporter.restorable(release, restorable)
             return
@@ -240,8 +241,8 @@ class Healing:
         self._on_undefined(name, not self._definition_deletions.confirm(key, _now()))
 
 
-def _note_existing(deletions: ExpectedDeletions, key: ObjectKey, event: Event) -> None:
-    if metadata_of(event.object).get("deletionTimestamp"):
+def _note_existing(deletions: ExpectedDeletions, key: ObjectKey, document: JsonObject) -> None:
+    if metadata_of(document).get("deletionTimestamp"):
         deletions.confirm(key, _now())
     else:
         deletions.exists(key)

@@ -12,10 +12,12 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
 from addon_operator.helm.healing.tracker import GroupVersionKind
 from addon_operator.kube.client import KubeClient
-from addon_operator.kube.informer import Event, Informer
+from addon_operator.kube.informers.known_objects import Handler, WatchEvent
+from addon_operator.kube.informers.reflector import Reflector
 from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, ObjectKey, Resource, metadata_of, permission
 from addon_operator.logs import get_logger
 
@@ -30,7 +32,7 @@ class _Watch:
     """The watch of one kind; `forbidden` while the operator may not list and watch it."""
 
     resource: Resource
-    informer: Informer
+    reflector: Reflector
     task: asyncio.Task[None] | None = None
     forbidden: bool = False
 
@@ -42,8 +44,8 @@ class KindWatcher:
         self,
         client: KubeClient,
         *,
-        on_object: Callable[[ObjectKey, Event], None],
-        on_definition: Callable[[Event], None],
+        on_object: Callable[[ObjectKey, WatchEvent, JsonObject], None],
+        on_definition: Handler,
     ) -> None:
         """Watches nothing yet.
 
@@ -56,7 +58,7 @@ class KindWatcher:
         self._on_object = on_object
         self._watches: dict[GroupVersionKind, _Watch] = {}
         self._group: asyncio.TaskGroup | None = None
-        self._definitions = Informer(
+        self._definitions = Reflector(
             client, CUSTOM_RESOURCE_DEFINITIONS, namespace=None, metadata_only=True, handler=on_definition
         )
 
@@ -80,7 +82,7 @@ class KindWatcher:
     @property
     def listed(self) -> frozenset[GroupVersionKind]:
         """The kinds whose objects have all been received."""
-        return frozenset(kind for kind, watch in self._watches.items() if watch.informer.synced.is_set())
+        return frozenset(kind for kind, watch in self._watches.items() if watch.reflector.synced.is_set())
 
     @property
     def forbidden(self) -> frozenset[GroupVersionKind]:
@@ -110,7 +112,7 @@ class KindWatcher:
         for kind in kinds:
             try:
                 if kind in self._watches:
-                    await self._watches[kind].informer.wait_synced(timeout_s)
+                    await self._watches[kind].reflector.wait_synced(timeout_s)
             except KubeError as error:
                 if error.status != 403:
                     raise
@@ -145,10 +147,10 @@ class KindWatcher:
         return True
 
     def _make_watch(self, kind: GroupVersionKind, resource: Resource) -> _Watch:
-        def receive(event: Event) -> None:
-            metadata = metadata_of(event.object)
+        def receive(event: WatchEvent, document: JsonObject) -> None:
+            metadata = metadata_of(document)
             key = ObjectKey(*kind, str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
-            self._on_object(key, event)
+            self._on_object(key, event, document)
 
         def note_permission(error: KubeError | None) -> None:
             if error is None:
@@ -159,18 +161,18 @@ class KindWatcher:
                 message = "objects of releases cannot be watched, so deleted ones are not restored until the next run"
                 _log.warning(message, kind=resource.kind, reason=f"missing permission: {needed}")
 
-        informer = Informer(
+        reflector = Reflector(
             self._client,
             resource,
             namespace=None,
             label_selector=_SELECTOR,
             metadata_only=True,
             handler=receive,
-            on_trouble=note_permission,
+            on_error=note_permission,
         )
-        watch = _Watch(resource, informer)
+        watch = _Watch(resource, reflector)
         return watch
 
     def _start(self, kind: GroupVersionKind, watch: _Watch) -> None:
         if self._group is not None:
-            watch.task = self._group.create_task(watch.informer.run(), name=f"healing {'/'.join(kind)}")
+            watch.task = self._group.create_task(watch.reflector.run(), name=f"healing {'/'.join(kind)}")

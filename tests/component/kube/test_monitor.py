@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
-from addon_operator.kube.client import KubeClient
+from addon_operator.kube.client import ApiServer, KubeClient
 from addon_operator.kube.discovery import Discovery
-from addon_operator.kube.history import History
 from addon_operator.kube.monitor import Change, Monitor, Monitors, WatchSpec
 from addon_operator.kube.reachability import Reachability
 from addon_operator.kube.refs import CONFIG_MAPS, ObjectKey, Resource
@@ -42,7 +41,7 @@ class Server:
     """
 
     def __init__(self, *served: Resource) -> None:
-        self.history, self.reachability = History(), Reachability()
+        self.reachability = Reachability()
         self.refusals: dict[str, KubeError] = {}
         self.served = [CONFIG_MAPS, *served]
         self.discovered = 0
@@ -87,18 +86,19 @@ class Server:
         self._log.append((self._version, path, jsondoc.dumps({"type": kind, "object": item})))
         self._more.set()
 
-    async def discover(self) -> Discovery:
-        self.discovered += 1
-        await asyncio.sleep(0.01)
-        return Discovery(self.served, ["v1"])
-
-    async def server_version(self) -> str:
-        return "v1"
-
     async def request(self, _method: str, path: str, **_: object) -> bytes:
+        if path in {"/api", "/apis"}:
+            return await self._discovery(path)
         self._check(path)
         items = [*self._objects.get(path, {}).values()]
         return jsondoc.dumps({"metadata": {"resourceVersion": str(self._version)}, "items": [*items]})
+
+    async def _discovery(self, path: str) -> bytes:
+        core = path == "/api"
+        self.discovered += core
+        await asyncio.sleep(0.01)
+        groups = [group_document(resource) for resource in self.served if core == (resource.group == "")]
+        return jsondoc.dumps({"kind": "APIGroupDiscoveryList", "items": [*groups]})
 
     async def stream(self, path: str, *, query: Mapping[str, str], **_: object) -> AsyncIterator[bytes]:
         self._check(path)
@@ -125,6 +125,17 @@ class Server:
     def _check(self, path: str) -> None:
         if error := self.refusals.get(path):
             raise error
+
+
+def group_document(resource: Resource) -> JsonObject:
+    """What aggregated discovery says about the group of a resource."""
+    served: JsonObject = {
+        "resource": resource.plural,
+        "responseKind": {"kind": resource.kind},
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "verbs": [*resource.verbs],
+    }
+    return {"metadata": {"name": resource.group}, "versions": [{"version": resource.version, "resources": [served]}]}
 
 
 class Heard:
@@ -159,8 +170,8 @@ class Site:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.errors: list[str] = []
-        client = cast("KubeClient", server)
-        self.monitors = Monitors(client, server.discover, on_watch_error=self.errors.append)
+        self.client = KubeClient(cast("ApiServer", server))
+        self.monitors = Monitors(self.client, self.client.discover, on_watch_error=self.errors.append)
 
     def begin(self, kind: str = "cm", *, fails: bool = False, **spec: Any) -> tuple[Monitor, Heard]:
         heard = Heard(fails=fails)
@@ -439,7 +450,7 @@ def test_what_keeps_the_server_from_being_asked_is_known() -> None:
         async def fail() -> Discovery:
             raise KubeError("no route to host", status=0, reason="Unreachable")
 
-        monitors = Monitors(cast("KubeClient", site.server), fail)
+        monitors = Monitors(site.client, fail)
         task = asyncio.create_task(monitors.run(), name="monitors under test")
         monitor = monitors.start(WatchSpec("ConfigMap"), Heard(), title="hook h, binding b")
         await asyncio.sleep(10)
@@ -530,7 +541,7 @@ def test_kind_that_goes_and_comes_back_in_another_version() -> None:
 
 def test_discovery_that_fails_is_asked_again() -> None:
     async def scenario(site: Site) -> None:
-        server, discover = site.server, site.server.discover
+        discover = site.client.discover
         failures = iter([KubeError("away", status=0, reason="Unreachable"), ValueError("not JSON")])
 
         async def fail_first() -> Discovery:
@@ -538,7 +549,7 @@ def test_discovery_that_fails_is_asked_again() -> None:
                 raise failure
             return await discover()
 
-        site.monitors = Monitors(cast("KubeClient", server), fail_first)
+        site.monitors = Monitors(site.client, fail_first)
         task = asyncio.create_task(site.monitors.run(), name="monitors under test")
         monitor, heard = site.begin()
         await monitor.settled()

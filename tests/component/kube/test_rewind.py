@@ -10,10 +10,10 @@ from aiohttp import web
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.history import Rewind
-from addon_operator.kube.informer import Informer
+from addon_operator.kube.informers.reflector import Reflector
 from addon_operator.kube.refs import CONFIG_MAPS
 from tests.component.kube.api import Api, Handler, gives, refuses, streams
-from tests.component.kube.test_informer import (
+from tests.component.kube.test_reflector import (
     NO_STREAMING,
     NOT_FOUND,
     Heard,
@@ -46,7 +46,7 @@ def known(*, streaming: bool) -> list[Handler]:
     return [page(12, *items), streams(bookmark(20))]
 
 
-BACK = [("MODIFIED", "edited", "3"), ("ADDED", "deleted", "4"), ("DELETED", "lost", "5")]
+BACK = [("Modified", "edited", "3"), ("Added", "deleted", "4"), ("Deleted", "lost", "5")]
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["pages", "streamed"])
@@ -56,10 +56,10 @@ async def test_server_that_went_back_is_believed_when_a_second_list_says_so(
 ) -> None:
     older = shown(5, streaming=streaming)
     steps = [*known(streaming=streaming), GONE, older, older, newest]
-    informer, heard = await play(client, api, steps, streaming=streaming)
+    reflector, heard = await play(client, api, steps, streaming=streaming)
     assert heard.short()[3:] == BACK
     assert [asked.path for asked in api.asked if asked.path.endswith("/lost")] == [CONFIG_MAPS.path("n", "lost")]
-    assert (informer.resource_version, watches(api)[-1]) == ("5", "5")
+    assert (reflector.resource_version, watches(api)[-1]) == ("5", "5")
     assert capsys.readouterr().out.count(SAID) == 1
     assert client.history.rewinds == 1
 
@@ -72,7 +72,7 @@ async def test_list_that_is_out_of_date_for_a_moment_changes_nothing(
     fresh = (streamed if streaming else page)(30, *items)
     steps = [*known(streaming=streaming), GONE, shown(5, streaming=streaming), fresh]
     _, heard = await play(client, api, steps, streaming=streaming)
-    assert heard.short()[3:] == [("MODIFIED", "edited", "25")]
+    assert heard.short()[3:] == [("Modified", "edited", "25")]
     assert SAID not in capsys.readouterr().out
 
 
@@ -83,10 +83,10 @@ async def test_list_that_stays_out_of_date_deletes_nothing_that_is_still_there(
     older = shown(5, streaming=streaming)
     edit = streams(line("MODIFIED", config_map("lost", 21)))
     steps = [*known(streaming=streaming), GONE, older, older, gives(config_map("lost", 11)), edit]
-    informer, heard = await play(client, api, steps, streaming=streaming)
+    reflector, heard = await play(client, api, steps, streaming=streaming)
     # It goes on where it was.
-    assert heard.short()[3:] == [("MODIFIED", "lost", "21")]
-    assert informer.resource_version == "21"
+    assert heard.short()[3:] == [("Modified", "lost", "21")]
+    assert reflector.resource_version == "21"
     assert SAID not in capsys.readouterr().out
 
 
@@ -95,7 +95,7 @@ async def test_server_that_went_back_and_has_overtaken_since_is_noticed(
 ) -> None:
     steps = [*known(streaming=True), GONE, shown(90, streaming=True)]
     _, heard = await play(client, api, steps, streaming=True)
-    assert heard.short()[3:] == [*BACK[:2], ("DELETED", "lost", "90")]
+    assert heard.short()[3:] == [*BACK[:2], ("Deleted", "lost", "90")]
     assert capsys.readouterr().out.count(SAID) == 1
 
 
@@ -118,14 +118,16 @@ async def test_server_whose_versions_are_no_order_is_taken_as_it_is(
         streams(line("MODIFIED", config_map("edited", 5))),
     ]
     _, heard = await play(client, api, steps, streaming=True)
-    assert heard.short()[3:] == [("MODIFIED", "edited", version) for version in ("3", "4", "5")]
+    assert heard.short()[3:] == [("Modified", "edited", version) for version in ("3", "4", "5")]
     assert SAID not in capsys.readouterr().out
 
 
 async def test_server_that_went_back_is_said_once_and_leads_to_a_list_everywhere(
     client: KubeClient, api: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    other = Informer(client, CONFIG_MAPS, namespace="n", handler=(heard := Heard()), watch_timeout_s=600, confirm_s=0.2)
+    other = Reflector(
+        client, CONFIG_MAPS, namespace="n", handler=(heard := Heard()), watch_timeout_s=600, confirm_s=0.2
+    )
     api.steps = known(streaming=True)
     async with running(other):
         await api.until_asked(2)
@@ -140,21 +142,21 @@ async def test_server_that_went_back_is_said_once_and_leads_to_a_list_everywhere
 async def test_own_write_below_what_was_seen_leads_to_a_list(
     client: KubeClient, api: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    informer = Informer(client, CONFIG_MAPS, namespace="n", handler=(heard := Heard()), confirm_s=0.2)
+    reflector = Reflector(client, CONFIG_MAPS, namespace="n", handler=(heard := Heard()), confirm_s=0.2)
     api.steps = known(streaming=True)
-    async with running(informer):
+    async with running(reflector):
         await api.until_asked(2)
         older = shown(5, streaming=True)
         api.steps = [older, older, NOT_FOUND]
-        assert informer.seen == "20"
-        informer.wrote("6", after=informer.seen)
+        assert reflector.seen == "20"
+        reflector.wrote("6", after=reflector.seen)
         while heard.short()[3:] != BACK:
             await asyncio.sleep(0.01)
     assert capsys.readouterr().out.count(SAID) == 1
 
 
 async def test_list_below_an_own_write_is_out_of_date(client: KubeClient, api: Api) -> None:
-    informer = Informer(client, CONFIG_MAPS, namespace="n", handler=(heard := Heard()), confirm_s=0.2)
+    reflector = Reflector(client, CONFIG_MAPS, namespace="n", handler=(heard := Heard()), confirm_s=0.2)
     written = asyncio.Event()
 
     async def ends(request: web.Request) -> web.StreamResponse:
@@ -162,17 +164,17 @@ async def test_list_below_an_own_write_is_out_of_date(client: KubeClient, api: A
         return await GONE(request)
 
     api.steps = [NO_STREAMING, page(9), ends, page(20), page(30, config_map("same", 25))]
-    async with running(informer):
-        await informer.synced.wait()
-        informer.wrote("25", after=informer.seen)
+    async with running(reflector):
+        await reflector.synced.wait()
+        reflector.wrote("25", after=reflector.seen)
         written.set()
         await api.until_asked(6)
-    assert heard.short() == [("ADDED", "same", "25")]
+    assert heard.short() == [("Added", "same", "25")]
     assert lists(api) == 3
 
 
 async def test_list_that_does_not_resume_is_made_each_time(client: KubeClient, api: Api) -> None:
-    informer = Informer(client, CONFIG_MAPS, namespace="n", handler=(heard := Heard()), resumes=False)
+    reflector = Reflector(client, CONFIG_MAPS, namespace="n", handler=(heard := Heard()), resumes=False)
     one = config_map("same", 2)
     api.steps = [
         streamed(20, one, then=bookmark(21)),
@@ -180,9 +182,9 @@ async def test_list_that_does_not_resume_is_made_each_time(client: KubeClient, a
         streamed(22, one, then=line("MODIFIED", config_map("same", 23))),
         NOT_FOUND,
     ]
-    async with running(informer):
+    async with running(reflector):
         await api.until_asked(5)
-    assert heard.short() == [("ADDED", "same", "2"), ("MODIFIED", "same", "23")]
+    assert heard.short() == [("Added", "same", "2"), ("Modified", "same", "23")]
     assert watches(api) == ["", "", ""]
 
 
@@ -199,10 +201,10 @@ async def test_list_that_does_not_resume_is_made_each_time(client: KubeClient, a
 async def test_server_that_lists_what_it_remembers_is_said_once(
     client: KubeClient, api: Api, stored: list[JsonObject], wanted: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    informer = Informer(client, CONFIG_MAPS, namespace="n", handler=(heard := Heard()), resumes=False)
+    reflector = Reflector(client, CONFIG_MAPS, namespace="n", handler=(heard := Heard()), resumes=False)
     listed = streamed(20, config_map("same", 2))
     api.steps = [listed, *(step for one in stored for step in (gives(one), listed))]
-    async with running(informer):
+    async with running(reflector):
         await api.until_asked(2 * len(stored) + 2)
-    assert heard.short() == [("ADDED", "same", "2")]
+    assert heard.short() == [("Added", "same", "2")]
     assert capsys.readouterr().out.count("lists what it remembers") == wanted

@@ -10,9 +10,9 @@ from typing import cast
 from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
-from addon_operator.kube.client import KubeClient
-from addon_operator.kube.history import History
-from addon_operator.kube.informer import Event, Informer
+from addon_operator.kube.client import ApiServer, KubeClient
+from addon_operator.kube.informers.known_objects import WatchEvent
+from addon_operator.kube.informers.reflector import Reflector
 from addon_operator.kube.reachability import Reachability
 from addon_operator.kube.refs import CONFIG_MAPS
 from tests.fakes import clock
@@ -30,7 +30,7 @@ class Server:
     """
 
     def __init__(self) -> None:
-        self.history, self.reachability = History(), Reachability()
+        self.reachability = Reachability()
         self.begun: list[float] = []
         self.silent = asyncio.Event()
         self._version = 1
@@ -69,12 +69,12 @@ def heard_at(silent_at: float, edited_at: float) -> float:
     async def main() -> float:
         server, heard = Server(), asyncio.Event()
 
-        def take(event: Event) -> None:
-            if event.kind == "MODIFIED":
+        def take(event: WatchEvent, _item: JsonObject) -> None:
+            if event == "Modified":
                 heard.set()
 
-        informer = Informer(cast("KubeClient", server), CONFIG_MAPS, namespace="n", handler=take)
-        running = asyncio.create_task(informer.run(), name="informer")
+        reflector = Reflector(KubeClient(cast("ApiServer", server)), CONFIG_MAPS, namespace="n", handler=take)
+        running = asyncio.create_task(reflector.run(), name="reflector")
         await asyncio.sleep(silent_at)
         before, server.silent = server.silent, asyncio.Event()
         before.set()
@@ -98,10 +98,14 @@ def test_idle_watch_is_renewed_about_once_a_minute_and_not_more() -> None:
     async def main() -> list[float]:
         server = Server()
         troubles: list[KubeError | None] = []
-        informer = Informer(
-            cast("KubeClient", server), CONFIG_MAPS, namespace="n", handler=lambda _: None, on_trouble=troubles.append
+        reflector = Reflector(
+            KubeClient(cast("ApiServer", server)),
+            CONFIG_MAPS,
+            namespace="n",
+            handler=lambda _event, _item: None,
+            on_error=troubles.append,
         )
-        running = asyncio.create_task(informer.run(), name="informer")
+        running = asyncio.create_task(reflector.run(), name="reflector")
         await asyncio.sleep(HOUR_S)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -1,10 +1,11 @@
-"""The informer against a scripted server: every way a list or a watch can go wrong."""
+"""The reflector against a scripted server: every way a list or a watch can go wrong."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from aiohttp import web
@@ -13,7 +14,9 @@ from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
 from addon_operator.kube.client import KubeClient
-from addon_operator.kube.informer import Event, Informer
+from addon_operator.kube.informers.known_objects import Handler as EventHandler
+from addon_operator.kube.informers.known_objects import WatchEvent
+from addon_operator.kube.informers.reflector import Reflector
 from addon_operator.kube.refs import CONFIG_MAPS
 from tests.component.kube.api import Api, Handler, breaks, gives, refuses, streams
 from tests.connection import connected
@@ -58,16 +61,23 @@ def streamed(version: int, *items: JsonObject, then: bytes = b"", stay: bool = F
 NO_STREAMING = refuses(422, "Invalid", message="sendInitialEvents is forbidden")
 
 
+class Event(NamedTuple):
+    kind: WatchEvent
+    object: JsonObject
+
+
 class Heard:
     """Remembers events as (kind, name, resourceVersion)."""
 
-    def __init__(self, *, fails_for: str = "") -> None:
+    def __init__(self, *, fails_for: str = "", fails_on: WatchEvent | None = None, times: int = 1000) -> None:
         self.events: list[Event] = []
-        self._fails_for = fails_for
+        self._fails_for, self._fails_on, self._times = fails_for, fails_on, times
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, kind: WatchEvent, item: JsonObject) -> None:
+        event = Event(kind, item)
         self.events.append(event)
-        if self._fails_for and text(event, "name") == self._fails_for:
+        if self._times and text(event, "name") == self._fails_for and self._fails_on in {None, kind}:
+            self._times -= 1
             raise RuntimeError("a bug in a handler")
 
     def short(self) -> list[tuple[str, str, str]]:
@@ -83,33 +93,33 @@ async def play(
     api: Api,
     steps: list[Handler],
     *,
-    handler: Callable[[Event], None] | None = None,
-    on_trouble: Callable[[KubeError | None], None] = lambda _error: None,
+    handler: EventHandler | None = None,
+    on_error: Callable[[KubeError | None], None] = lambda _error: None,
     watch_timeout_s: float = 300.0,
     streaming: bool = False,
     confirm_s: float = 0.2,
-) -> tuple[Informer, Heard]:
-    """Runs an informer through all steps, until it asks once more than there are steps.
+) -> tuple[Reflector, Heard]:
+    """Runs a reflector through all steps, until it asks once more than there are steps.
 
     Unless `streaming`, the server does not stream lists; the request that finds that out is not shown in `api.asked`.
     """
     heard = Heard()
     api.steps = steps if streaming else [NO_STREAMING, *steps]
     requests = len(api.steps) + 1
-    informer = Informer(
+    reflector = Reflector(
         client,
         CONFIG_MAPS,
         namespace="n",
         handler=handler or heard,
-        on_trouble=on_trouble,
+        on_error=on_error,
         watch_timeout_s=watch_timeout_s,
         confirm_s=confirm_s,
     )
-    async with running(informer):
+    async with running(reflector):
         await api.until_asked(requests)
     if not streaming:
         del api.asked[0]
-    return informer, heard
+    return reflector, heard
 
 
 def watches(api: Api) -> list[str]:
@@ -123,7 +133,7 @@ def lists(api: Api) -> int:
 
 async def test_pages_are_followed_and_the_watch_starts_from_their_version(client: KubeClient, api: Api) -> None:
     _, heard = await play(client, api, [page(9, config_map("a", 1), more="next page"), page(9, config_map("b", 2))])
-    assert heard.short() == [("ADDED", "a", "1"), ("ADDED", "b", "2")]
+    assert heard.short() == [("Added", "a", "1"), ("Added", "b", "2")]
     assert [asked.query.get("continue") for asked in api.asked[:2]] == [None, "next page"]
     assert watches(api) == ["9"]
     assert api.asked[2].query["allowWatchBookmarks"] == "true"
@@ -140,27 +150,19 @@ async def test_objects_are_complete_and_lean(client: KubeClient, api: Api) -> No
 async def test_next_page_is_under_way_while_one_is_handed_out(client: KubeClient, api: Api) -> None:
     under_way: dict[str, int] = {}
 
-    def look(event: Event) -> None:
-        under_way[text(event, "name")] = len(page_requests())
+    def look(kind: WatchEvent, item: JsonObject) -> None:
+        under_way[text(Event(kind, item), "name")] = len(page_requests())
 
     await play(client, api, [page(9, config_map("a", 1), more="x"), page(9, config_map("b", 2))], handler=look)
     assert under_way == {"a": 1, "b": 0}
 
 
 async def test_page_that_is_under_way_ends_with_the_informer(client: KubeClient, api: Api) -> None:
-    informer = Informer(client, CONFIG_MAPS, namespace="n", handler=Heard())
+    reflector = Reflector(client, CONFIG_MAPS, namespace="n", handler=Heard())
     api.steps = [NO_STREAMING, page(9, config_map("a", 1), more="x")]
-    async with running(informer):
+    async with running(reflector):
         await api.until_asked(3)
         assert len(page_requests()) == 1
-    assert page_requests() == []
-
-
-async def test_page_that_is_under_way_ends_with_a_list_that_fails(client: KubeClient, api: Api) -> None:
-    informer = Informer(client, CONFIG_MAPS, namespace="n", handler=Heard(fails_for="bad"))
-    api.steps = [NO_STREAMING, page(9, config_map("bad", 1), more="x")]
-    async with running(informer):
-        await api.until_asked(3)
     assert page_requests() == []
 
 
@@ -172,9 +174,9 @@ def page_requests() -> list[str]:
 async def test_list_and_watch_are_one_request_where_the_server_streams(client: KubeClient, api: Api) -> None:
     after = line("MODIFIED", config_map("a", 30))
     steps = [streamed(20, config_map("b", 12), config_map("a", 11), then=after)]
-    informer, heard = await play(client, api, steps, streaming=True)
-    assert informer.synced.is_set()
-    assert heard.short() == [("ADDED", "b", "12"), ("ADDED", "a", "11"), ("MODIFIED", "a", "30")]
+    reflector, heard = await play(client, api, steps, streaming=True)
+    assert reflector.synced.is_set()
+    assert heard.short() == [("Added", "b", "12"), ("Added", "a", "11"), ("Modified", "a", "30")]
     query = api.asked[0].query
     assert (query["sendInitialEvents"], query["resourceVersionMatch"]) == ("true", "NotOlderThan")
     assert (query["allowWatchBookmarks"], "limit" in query) == ("true", False)
@@ -182,13 +184,13 @@ async def test_list_and_watch_are_one_request_where_the_server_streams(client: K
 
 
 async def test_list_in_a_stream_counts_from_its_end(client: KubeClient, api: Api) -> None:
-    informer = Informer(client, CONFIG_MAPS, namespace="n", handler=(heard := Heard()), watch_timeout_s=60)
+    reflector = Reflector(client, CONFIG_MAPS, namespace="n", handler=(heard := Heard()), watch_timeout_s=60)
     api.steps = [streams(line("ADDED", config_map("a", 1)), bookmark(5), stay=True)]
-    async with running(informer):
+    async with running(reflector):
         while not heard.events:
             await asyncio.sleep(0)
-        assert not informer.synced.is_set()
-        assert informer.resource_version == ""
+        assert not reflector.synced.is_set()
+        assert reflector.resource_version == ""
 
 
 @pytest.mark.parametrize(
@@ -206,10 +208,10 @@ async def test_list_in_a_stream_that_breaks_starts_over(
     whole = streamed(20, config_map("a", 1), config_map("b", 15))
     _, heard = await play(client, api, [cut, whole], streaming=True)
     assert heard.short() == [
-        ("ADDED", "a", "1"),
-        ("ADDED", "gone meanwhile", "2"),
-        ("ADDED", "b", "15"),
-        ("DELETED", "gone meanwhile", "20"),
+        ("Added", "a", "1"),
+        ("Added", "gone meanwhile", "2"),
+        ("Added", "b", "15"),
+        ("Deleted", "gone meanwhile", "20"),
     ]
     assert watches(api) == ["", "", "20"]
 
@@ -218,14 +220,14 @@ async def test_new_list_in_a_stream_tells_the_difference_only(client: KubeClient
     before = streamed(9, config_map("same", 1), config_map("changed", 2), config_map("lost", 3))
     after = streamed(50, config_map("same", 1), config_map("changed", 40), config_map("new", 41))
     _, heard = await play(client, api, [before, refuses(410, "Gone"), after], streaming=True)
-    assert heard.short()[3:] == [("MODIFIED", "changed", "40"), ("ADDED", "new", "41"), ("DELETED", "lost", "50")]
+    assert heard.short()[3:] == [("Modified", "changed", "40"), ("Added", "new", "41"), ("Deleted", "lost", "50")]
     assert watches(api) == ["", "9", "", "50"]
 
 
 async def test_server_that_does_not_stream_is_asked_for_pages_without_a_word(client: KubeClient, api: Api) -> None:
     told: list[KubeError | None] = []
     steps = [NO_STREAMING, page(9, config_map("a", 1)), refuses(410, "Gone"), page(20, config_map("a", 1))]
-    await play(client, api, steps, streaming=True, on_trouble=told.append)
+    await play(client, api, steps, streaming=True, on_error=told.append)
     assert [asked.query.get("limit") for asked in api.asked] == [None, "500", None, "500", None]
     assert watches(api) == ["", "9", "20"]
     assert statuses(told) == [410, None]
@@ -233,9 +235,11 @@ async def test_server_that_does_not_stream_is_asked_for_pages_without_a_word(cli
 
 async def test_server_that_cannot_stream_yet_is_asked_for_pages_this_time(client: KubeClient, api: Api) -> None:
     cold = refuses(429, "TooManyRequests", message="storage is (re)initializing", retry_after="60")
-    informer, heard = await play(client, api, [cold, page(9, config_map("a", 1)), refuses(410, "Gone")], streaming=True)
-    assert informer.synced.is_set()
-    assert heard.short() == [("ADDED", "a", "1")]
+    reflector, heard = await play(
+        client, api, [cold, page(9, config_map("a", 1)), refuses(410, "Gone")], streaming=True
+    )
+    assert reflector.synced.is_set()
+    assert heard.short() == [("Added", "a", "1")]
     assert watches(api) == ["", "9", ""]
 
 
@@ -243,8 +247,8 @@ async def test_server_that_does_not_know_streamed_lists_is_asked_for_pages(clien
     told: list[KubeError | None] = []
     endless = streams(line("ADDED", config_map("a", 1)), stay=True)
     steps = [endless, page(9, config_map("a", 1), config_map("b", 2))]
-    _, heard = await play(client, api, steps, streaming=True, watch_timeout_s=2, on_trouble=told.append)
-    assert heard.short() == [("ADDED", "a", "1"), ("ADDED", "b", "2")]
+    _, heard = await play(client, api, steps, streaming=True, watch_timeout_s=2, on_error=told.append)
+    assert heard.short() == [("Added", "a", "1"), ("Added", "b", "2")]
     assert "no end of the list" in str(told[0])
     assert told[1:] == [None]
 
@@ -267,7 +271,7 @@ async def test_trouble_is_told_and_so_is_its_end(
     client: KubeClient, api: Api, steps: list[Handler], wanted: list[int | None]
 ) -> None:
     told: list[KubeError | None] = []
-    await play(client, api, steps, on_trouble=told.append)
+    await play(client, api, steps, on_error=told.append)
     assert statuses(told) == wanted
 
 
@@ -275,7 +279,7 @@ async def test_who_may_not_list_any_more_keeps_what_is_known(client: KubeClient,
     forbidden = refuses(403, "Forbidden")
     steps = [page(9, config_map("a", 1)), refuses(410, "Gone"), forbidden, forbidden, page(20, config_map("a", 1))]
     _, heard = await play(client, api, steps)
-    assert heard.short() == [("ADDED", "a", "1")]
+    assert heard.short() == [("Added", "a", "1")]
 
 
 NOT_FOUND = refuses(404, "NotFound")
@@ -293,10 +297,10 @@ async def test_objects_of_a_kind_that_is_gone_are_deleted_until_it_comes_back(cl
     told: list[KubeError | None] = []
     first = page(9, config_map("a", 1), config_map("b", 2))
     steps = [first, NOT_FOUND, *NOTHING_SERVED, NOT_FOUND, page(30, config_map("a", 25, uid="new"))]
-    informer, heard = await play(client, api, steps, on_trouble=told.append)
-    assert heard.short()[2:] == [("DELETED", "a", "9"), ("DELETED", "b", "9"), ("ADDED", "a", "25")]
+    reflector, heard = await play(client, api, steps, on_error=told.append)
+    assert heard.short()[2:] == [("Deleted", "a", "9"), ("Deleted", "b", "9"), ("Added", "a", "25")]
     assert statuses(told) == [404, 404, None]
-    assert informer.synced.is_set()
+    assert reflector.synced.is_set()
     # The second 404 has nobody left to delete, and asks no further.
     assert [asked.path for asked in api.asked].count("/apis") == 1
 
@@ -306,13 +310,13 @@ async def test_not_found_of_a_proxy_in_front_of_a_server_that_serves_the_kind_de
 ) -> None:
     steps = [page(9, config_map("a", 1)), NOT_FOUND, *serves_config_maps(), page(9, config_map("a", 1))]
     _, heard = await play(client, api, steps)
-    assert heard.short() == [("ADDED", "a", "1")]
+    assert heard.short() == [("Added", "a", "1")]
 
 
 async def test_not_found_of_a_proxy_without_a_server_deletes_nothing(client: KubeClient, api: Api) -> None:
     steps = [page(9, config_map("a", 1)), NOT_FOUND, NOT_FOUND, page(9, config_map("a", 1))]
     _, heard = await play(client, api, steps)
-    assert heard.short() == [("ADDED", "a", "1")]
+    assert heard.short() == [("Added", "a", "1")]
 
 
 async def test_credentials_that_cannot_be_read_for_a_while_are_a_passing_trouble(api: Api, tmp_path: Path) -> None:
@@ -331,9 +335,9 @@ async def test_credentials_that_cannot_be_read_for_a_while_are_a_passing_trouble
     refused = refuses(401, "Unauthorized")
     steps = [page(9, config_map("a", 1)), rotate, refused, streams(bookmark(10))]
     async with connected(kubeconfig) as client:
-        _, heard = await play(client, api, steps, on_trouble=mend)
+        _, heard = await play(client, api, steps, on_error=mend)
     assert "kubeconfig" in str(told[0])
-    assert heard.short() == [("ADDED", "a", "1")]
+    assert heard.short() == [("Added", "a", "1")]
     assert watches(api) == ["9", "9", "9", "10"]
     assert api.asked[-1].headers["Authorization"] == "Bearer second"
 
@@ -342,7 +346,7 @@ async def test_watch_is_resumed_after_the_last_thing_seen(client: KubeClient, ap
     lost = streams(line("ADDED", config_map("a", 10)), bookmark(20), stay=True)
     broken = breaks(line("MODIFIED", config_map("a", 30)))
     _, heard = await play(client, api, [page(9), lost, broken], watch_timeout_s=3)
-    assert heard.short() == [("ADDED", "a", "10"), ("MODIFIED", "a", "30")]
+    assert heard.short() == [("Added", "a", "10"), ("Modified", "a", "30")]
     assert watches(api) == ["9", "20", "30"]
     assert lists(api) == 1
 
@@ -381,7 +385,7 @@ async def test_new_list_tells_the_difference_only(client: KubeClient, api: Api, 
     before = page(9, config_map("same", 1), config_map("changed", 2), config_map("lost", 3))
     after = page(50, config_map("same", 1), config_map("changed", 40), config_map("new", 41))
     _, heard = await play(client, api, [before, refusal, after])
-    assert heard.short()[3:] == [("MODIFIED", "changed", "40"), ("ADDED", "new", "41"), ("DELETED", "lost", "50")]
+    assert heard.short()[3:] == [("Modified", "changed", "40"), ("Added", "new", "41"), ("Deleted", "lost", "50")]
     assert text(heard.events[-1], "uid") == "uid-lost"
     assert text(heard.events[-1], "namespace") == "n"
     assert watches(api)[-1] == "50"
@@ -391,16 +395,16 @@ async def test_object_made_again_under_its_name_is_deleted_first(client: KubeCli
     again = page(50, config_map("a", 40, uid="second"))
     _, heard = await play(client, api, [page(9, config_map("a", 1, uid="first")), refuses(410, "Gone"), again])
     assert [(event.kind, text(event, "uid")) for event in heard.events] == [
-        ("ADDED", "first"),
-        ("DELETED", "first"),
-        ("ADDED", "second"),
+        ("Added", "first"),
+        ("Deleted", "first"),
+        ("Added", "second"),
     ]
 
 
 async def test_watch_event_of_a_remade_object_is_deleted_first(client: KubeClient, api: Api) -> None:
     gap = streams(line("ADDED", config_map("a", 40, uid="second")), trouble(410, "Expired"))
     _, heard = await play(client, api, [page(9, config_map("a", 1, uid="first")), gap])
-    assert [event.kind for event in heard.events] == ["ADDED", "DELETED", "ADDED"]
+    assert [event.kind for event in heard.events] == ["Added", "Deleted", "Added"]
 
 
 async def test_pages_that_expire_are_listed_again_in_one_piece(client: KubeClient, api: Api) -> None:
@@ -411,10 +415,10 @@ async def test_pages_that_expire_are_listed_again_in_one_piece(client: KubeClien
     ]
     _, heard = await play(client, api, steps)
     assert heard.short() == [
-        ("ADDED", "a", "1"),
-        ("ADDED", "gone meanwhile", "2"),
-        ("ADDED", "b", "15"),
-        ("DELETED", "gone meanwhile", "20"),
+        ("Added", "a", "1"),
+        ("Added", "gone meanwhile", "2"),
+        ("Added", "b", "15"),
+        ("Deleted", "gone meanwhile", "20"),
     ]
     assert "limit" not in api.asked[2].query
     assert "continue" not in api.asked[2].query
@@ -423,40 +427,59 @@ async def test_pages_that_expire_are_listed_again_in_one_piece(client: KubeClien
 async def test_known_states_are_not_told_twice(client: KubeClient, api: Api) -> None:
     again = streams(line("ADDED", config_map("a", 1)), line("DELETED", config_map("never seen", 5)))
     _, heard = await play(client, api, [page(9, config_map("a", 1)), again])
-    assert heard.short() == [("ADDED", "a", "1")]
+    assert heard.short() == [("Added", "a", "1")]
 
 
 async def test_deleted_object_is_handed_out_as_it_was(client: KubeClient, api: Api) -> None:
     deleted = streams(line("DELETED", config_map("a", 7)))
     _, heard = await play(client, api, [page(5, config_map("a", 1)), deleted])
-    assert heard.short() == [("ADDED", "a", "1"), ("DELETED", "a", "7")]
+    assert heard.short() == [("Added", "a", "1"), ("Deleted", "a", "7")]
     assert heard.events[-1].object["data"] == {"version": "7"}
 
 
-async def test_failing_handler_costs_its_own_event_only(client: KubeClient, api: Api) -> None:
-    heard = Heard(fails_for="bad")
+@pytest.mark.parametrize("streaming", [False, True], ids=["pages", "streamed"])
+async def test_object_whose_handler_fails_keeps_no_other_back_and_is_delivered_again(
+    client: KubeClient, api: Api, streaming: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
     items = [config_map("a", 1), config_map("bad", 2), config_map("c", 3)]
-    steps = [
-        page(9, *items),
-        page(9, *items),
-        streams(line("MODIFIED", config_map("bad", 10)), line("MODIFIED", config_map("a", 11))),
-        page(11, config_map("a", 11), config_map("bad", 10), config_map("c", 3)),
-    ]
-    informer, _ = await play(client, api, steps, handler=heard)
-    assert informer.synced.is_set()
+    edit, later = line("MODIFIED", config_map("a", 10)), [config_map("a", 10), *items[1:]]
+    if streaming:
+        steps = [streamed(9, *items, then=edit, stay=True), streamed(11, *later)]
+    else:
+        steps = [page(9, *items), streams(edit, stay=True), page(11, *later), streams(bookmark(12))]
+    heard = Heard(fails_for="bad", times=1)
+    reflector, _ = await play(client, api, steps, handler=heard, streaming=streaming)
+    assert reflector.synced.is_set()
     assert heard.short() == [
-        ("ADDED", "a", "1"),
-        ("ADDED", "bad", "2"),
-        ("ADDED", "c", "3"),
-        ("MODIFIED", "bad", "10"),
-        ("MODIFIED", "a", "11"),
+        ("Added", "a", "1"),
+        ("Added", "bad", "2"),
+        ("Added", "c", "3"),
+        ("Modified", "a", "10"),
+        ("Added", "bad", "2"),
     ]
+    assert "an event of an object could not be handled" in capsys.readouterr().out
+
+
+async def test_deletion_whose_handler_fails_is_delivered_again(client: KubeClient, api: Api) -> None:
+    deleted = streams(line("DELETED", config_map("a", 10)), stay=True)
+    heard = Heard(fails_for="a", times=1, fails_on="Deleted")
+    await play(client, api, [page(9, config_map("a", 1)), deleted, page(11), streams(bookmark(12))], handler=heard)
+    assert heard.short() == [("Added", "a", "1"), ("Deleted", "a", "10"), ("Deleted", "a", "11")]
+
+
+async def test_handler_that_always_fails_does_not_cause_lists_without_a_pause(client: KubeClient, api: Api) -> None:
+    heard = Heard(fails_for="bad")
+    reflector = Reflector(client, CONFIG_MAPS, namespace="n", handler=heard, watch_timeout_s=300)
+    api.steps = [streamed(9, config_map("bad", 2), stay=True) for _ in range(9)]
+    async with running(reflector):
+        await asyncio.sleep(2.5)
+    assert len(api.asked) == 2
 
 
 async def test_server_that_ends_watches_at_once_is_not_asked_in_a_tight_loop(client: KubeClient, api: Api) -> None:
-    informer = Informer(client, CONFIG_MAPS, namespace="n", handler=Heard())
+    reflector = Reflector(client, CONFIG_MAPS, namespace="n", handler=Heard())
     api.steps = [streamed(9), *(streams() for _ in range(100))]
-    async with running(informer):
+    async with running(reflector):
         await asyncio.sleep(1.5)
     assert len(watches(api)) < 15
 
@@ -470,27 +493,29 @@ async def test_retry_after_is_honoured(client: KubeClient, api: Api) -> None:
 
 async def test_not_synced_says_what_and_why(client: KubeClient, api: Api) -> None:
     api.steps = [refuses(500, "InternalError", message="no leader") for _ in range(20)]
-    informer = Informer(client, CONFIG_MAPS, namespace="n", handler=Heard())
-    async with running(informer):
+    reflector = Reflector(client, CONFIG_MAPS, namespace="n", handler=Heard())
+    async with running(reflector):
         await api.until_asked(2)
         with pytest.raises(KubeError, match=r"configmaps in n: not listed within 0\.3 s: .*500 InternalError"):
-            await informer.wait_synced(0.3)
+            await reflector.wait_synced(0.3)
 
 
 async def test_what_is_forbidden_is_not_waited_for(client: KubeClient, api: Api) -> None:
     api.steps = [refuses(403, "Forbidden", message="configmaps is forbidden") for _ in range(20)]
-    informer = Informer(client, CONFIG_MAPS, namespace="n", handler=Heard())
-    async with running(informer):
+    reflector = Reflector(client, CONFIG_MAPS, namespace="n", handler=Heard())
+    async with running(reflector):
         with pytest.raises(
             KubeError, match=r"missing permission: verb list, watch on resource configmaps .* in namespace n"
         ):
-            await informer.wait_synced(60)
+            await reflector.wait_synced(60)
 
 
 async def test_metadata_only_asks_for_no_more(client: KubeClient, api: Api) -> None:
-    informer = Informer(client, CONFIG_MAPS, namespace=None, label_selector="a=b", metadata_only=True, handler=Heard())
+    reflector = Reflector(
+        client, CONFIG_MAPS, namespace=None, label_selector="a=b", metadata_only=True, handler=Heard()
+    )
     api.steps = [NO_STREAMING, page(9)]
-    async with running(informer):
+    async with running(reflector):
         await api.until_asked(3)
     streamed, listed, watched = api.asked
     assert {streamed.path, listed.path, watched.path} == {"/api/v1/configmaps"}

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import NamedTuple
 
 import aiohttp
 import pytest
@@ -16,7 +17,8 @@ from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
 from addon_operator.kube import crds
 from addon_operator.kube.client import KubeClient
-from addon_operator.kube.informer import Event, Informer
+from addon_operator.kube.informers.known_objects import WatchEvent
+from addon_operator.kube.informers.reflector import Reflector
 from addon_operator.kube.refs import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, Resource
 from addon_operator.kube.transport import HttpTransport
 from tests.cluster.outage import outage_beside
@@ -94,6 +96,11 @@ async def make(client: KubeClient, resource: Resource, namespace: str, body: Jso
     return answer
 
 
+class Event(NamedTuple):
+    kind: WatchEvent
+    object: JsonObject
+
+
 class Recorder:
     """Remembers events as `(kind, name)` and lets a test wait for them."""
 
@@ -101,8 +108,8 @@ class Recorder:
         self.events: list[Event] = []
         self._more = asyncio.Event()
 
-    def __call__(self, event: Event) -> None:
-        self.events.append(event)
+    def __call__(self, kind: WatchEvent, item: JsonObject) -> None:
+        self.events.append(Event(kind, item))
         self._more.set()
 
     def names(self) -> list[tuple[str, str]]:
@@ -121,11 +128,11 @@ def name_of(event: Event) -> str:
 
 
 @contextlib.asynccontextmanager
-async def watching(*informers: Informer) -> AsyncIterator[None]:
-    tasks = [asyncio.create_task(informer.run(), name="informer under test") for informer in informers]
+async def watching(*reflectors: Reflector) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(reflector.run(), name="reflector under test") for reflector in reflectors]
     try:
-        for informer in informers:
-            await informer.wait_synced(30)
+        for reflector in reflectors:
+            await reflector.wait_synced(30)
         yield
     finally:
         for task in tasks:
@@ -141,14 +148,14 @@ async def test_informer_tells_what_happens(
     namespace, heard = cluster.namespace(), Recorder()
     await create(client, namespace, "old", key="value")
     connection = client if streamed else pages_only
-    informer = Informer(connection, CONFIG_MAPS, namespace=namespace, metadata_only=metadata_only, handler=heard)
-    async with watching(informer):
-        assert heard.names() == [("ADDED", "old")]
+    reflector = Reflector(connection, CONFIG_MAPS, namespace=namespace, metadata_only=metadata_only, handler=heard)
+    async with watching(reflector):
+        assert heard.names() == [("Added", "old")]
         await create(client, namespace, "new", key="value")
         await merge(client, CONFIG_MAPS.path(namespace, "old"), {"metadata": {"labels": {"a": "b"}}})
         await client.request("DELETE", CONFIG_MAPS.path(namespace, "new"))
-        await heard.until(("DELETED", "new"))
-    assert heard.names() == [("ADDED", "old"), ("ADDED", "new"), ("MODIFIED", "old"), ("DELETED", "new")]
+        await heard.until(("Deleted", "new"))
+    assert heard.names() == [("Added", "old"), ("Added", "new"), ("Modified", "old"), ("Deleted", "new")]
     for event in heard.events:
         metadata = event.object["metadata"]
         assert isinstance(metadata, dict)
@@ -164,8 +171,8 @@ async def test_many_objects_are_listed_once_each(
     wanted = {f"c{at:04}" for at in range(600)}
     await asyncio.gather(*(create(client, namespace, name) for name in wanted))
     async with watching(
-        Informer(client, CONFIG_MAPS, namespace=namespace, handler=streamed),
-        Informer(pages_only, CONFIG_MAPS, namespace=namespace, handler=paged),
+        Reflector(client, CONFIG_MAPS, namespace=namespace, handler=streamed),
+        Reflector(pages_only, CONFIG_MAPS, namespace=namespace, handler=paged),
     ):
         for heard in (streamed, paged):
             assert {name for _, name in heard.names()} == wanted
@@ -175,15 +182,15 @@ async def test_many_objects_are_listed_once_each(
 async def test_selectors_decide_what_is_added_and_deleted(client: KubeClient, cluster: DevCluster) -> None:
     namespace, heard = cluster.namespace(), Recorder()
     path = CONFIG_MAPS.path(namespace, "one")
-    informer = Informer(client, CONFIG_MAPS, namespace=namespace, label_selector="app=a", handler=heard)
-    async with watching(informer):
+    reflector = Reflector(client, CONFIG_MAPS, namespace=namespace, label_selector="app=a", handler=heard)
+    async with watching(reflector):
         await create(client, namespace, "one")
         for app in ("a", "b", "a"):
             await merge(client, path, {"metadata": {"labels": {"app": app}}})
         await create(client, namespace, "last")
         await merge(client, CONFIG_MAPS.path(namespace, "last"), {"metadata": {"labels": {"app": "a"}}})
-        await heard.until(("ADDED", "last"))
-    assert heard.names() == [("ADDED", "one"), ("DELETED", "one"), ("ADDED", "one"), ("ADDED", "last")]
+        await heard.until(("Added", "last"))
+    assert heard.names() == [("Added", "one"), ("Deleted", "one"), ("Added", "one"), ("Added", "last")]
 
 
 async def test_watch_that_the_server_ends_goes_on_where_it_was(
@@ -191,13 +198,13 @@ async def test_watch_that_the_server_ends_goes_on_where_it_was(
 ) -> None:
     namespace, heard = cluster.namespace(), Recorder()
     await create(client, namespace, "first")
-    informer = Informer(client, CONFIG_MAPS, namespace=namespace, handler=heard, watch_timeout_s=2)
-    async with watching(informer):
+    reflector = Reflector(client, CONFIG_MAPS, namespace=namespace, handler=heard, watch_timeout_s=2)
+    async with watching(reflector):
         while counting.streams < 2:
             await asyncio.sleep(0.01)
         await create(client, namespace, "second")
-        await heard.until(("ADDED", "second"))
-    assert heard.names() == [("ADDED", "first"), ("ADDED", "second")]
+        await heard.until(("Added", "second"))
+    assert heard.names() == [("Added", "first"), ("Added", "second")]
 
 
 def custom(plural: str) -> Resource:
@@ -219,29 +226,29 @@ async def test_outage_of_the_api_server_shows_the_difference_only(
 
     streamed, paged, still, gone = heard = [Recorder() for _ in range(4)]
     troubles: list[KubeError | None] = []
-    informers = [
-        Informer(client, CONFIG_MAPS, namespace=namespace, handler=streamed),
-        Informer(pages_only, CONFIG_MAPS, namespace=namespace, handler=paged),
-        Informer(client, staying, namespace=namespace, handler=still, on_trouble=troubles.append),
-        Informer(client, going, namespace=None, handler=gone),
+    reflectors = [
+        Reflector(client, CONFIG_MAPS, namespace=namespace, handler=streamed),
+        Reflector(pages_only, CONFIG_MAPS, namespace=namespace, handler=paged),
+        Reflector(client, staying, namespace=namespace, handler=still, on_error=troubles.append),
+        Reflector(client, going, namespace=None, handler=gone),
     ]
-    async with watching(*informers):
+    async with watching(*reflectors):
         before = [recorder.names() for recorder in heard]
-        seen = max(int(informer.resource_version) for informer in informers)
+        seen = max(int(reflector.resource_version) for reflector in reflectors)
         async with outage_beside(cluster):
             await change_behind_the_back(cluster, namespace, going)
             if compacted:
                 await compact(cluster, beyond=seen)
-        await gone.until(("DELETED", "custom"))
+        await gone.until(("Deleted", "custom"))
         await create(client, namespace, "later")
         await make(client, staying, namespace, {"metadata": {"name": "later"}})
         for recorder in heard[:3]:
-            await recorder.until(("ADDED", "later"))
+            await recorder.until(("Added", "later"))
     after = [recorder.names()[len(then) :] for recorder, then in zip(heard, before, strict=True)]
     for names in after[:2]:
-        assert sorted(names[:3]) == [("ADDED", "more"), ("DELETED", "lost"), ("MODIFIED", "edit")]
-        assert names[3:] == [("ADDED", "later")]
-    assert after[2:] == [[("ADDED", "later")], [("DELETED", "custom")]]
+        assert sorted(names[:3]) == [("Added", "more"), ("Deleted", "lost"), ("Modified", "edit")]
+        assert names[3:] == [("Added", "later")]
+    assert after[2:] == [[("Added", "later")], [("Deleted", "custom")]]
     assert troubles[0] is not None
     assert troubles[-1] is None
     await client.request("DELETE", CUSTOM_RESOURCE_DEFINITIONS.path(name=f"{staying.plural}.{staying.group}"))
@@ -296,15 +303,15 @@ def encoded(text: str) -> str:
 async def test_kind_that_is_not_served_yet_is_said_and_then_found(client: KubeClient) -> None:
     resource = custom("latecomers")
     troubles: list[KubeError | None] = []
-    informer = Informer(client, resource, namespace=None, handler=Recorder(), on_trouble=troubles.append)
-    task = asyncio.create_task(informer.run(), name="informer under test")
+    reflector = Reflector(client, resource, namespace=None, handler=Recorder(), on_error=troubles.append)
+    task = asyncio.create_task(reflector.run(), name="reflector under test")
     try:
         while not troubles:
             await asyncio.sleep(0.01)
         with pytest.raises(KubeError, match=r"latecomers.*404"):
-            await informer.wait_synced(0.1)
+            await reflector.wait_synced(0.1)
         await crds.install(client, [("late.yaml", crd("latecomers", resource.kind))], labels={})
-        await informer.wait_synced(30)
+        await reflector.wait_synced(30)
     finally:
         task.cancel()
         await asyncio.wait([task])
@@ -332,12 +339,12 @@ async def test_kind_that_is_removed_takes_its_objects_along(client: KubeClient, 
     resource, namespace, heard = custom("leavers"), cluster.namespace(), Recorder()
     await crds.install(client, [("leave.yaml", crd("leavers", resource.kind))], labels={})
     await make(client, resource, namespace, {"metadata": {"name": "one"}})
-    async with watching(Informer(client, resource, namespace=None, handler=heard)):
+    async with watching(Reflector(client, resource, namespace=None, handler=heard)):
         await client.request("DELETE", CUSTOM_RESOURCE_DEFINITIONS.path(name="leavers.kube.test.example.com"))
-        await heard.until(("DELETED", "one"))
+        await heard.until(("Deleted", "one"))
         await gone(client, CUSTOM_RESOURCE_DEFINITIONS.path(name="leavers.kube.test.example.com"))
         await crds.install(client, [("leave.yaml", crd("leavers", resource.kind))], labels={})
         await make(client, resource, namespace, {"metadata": {"name": "two"}})
-        await heard.until(("ADDED", "two"))
+        await heard.until(("Added", "two"))
         await client.request("DELETE", CUSTOM_RESOURCE_DEFINITIONS.path(name="leavers.kube.test.example.com"))
-    assert heard.names()[:3] == [("ADDED", "one"), ("DELETED", "one"), ("ADDED", "two")]
+    assert heard.names()[:3] == [("Added", "one"), ("Deleted", "one"), ("Added", "two")]
