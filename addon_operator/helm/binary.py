@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from addon_operator.errors import SettingsError
+from addon_operator.files.digests import Identity
 from addon_operator.process import child
 from addon_operator.process.private_directory import PrivateDirectory
 
@@ -112,9 +113,8 @@ def _executable(path: Path) -> Path:
 
 
 async def _known_version(path: Path, note: Path) -> str:
-    """Asks helm for its version only if the file is another one than last time."""
-    found = path.stat()
-    stamp = f"{path} {found.st_mtime_ns} {found.st_size} {found.st_ino} "
+    """Asks helm for its version unless the file is the one that was asked last time."""
+    stamp = " ".join(map(str, (path, *Identity.of(path), "")))
     with contextlib.suppress(OSError, UnicodeDecodeError):
         text = note.read_text(encoding="utf-8")
         if text.startswith(stamp):

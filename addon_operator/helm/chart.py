@@ -7,7 +7,6 @@ Source: contract.md 2.11, 2.12.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
 import re
 import tarfile
@@ -17,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from addon_operator.documents import jsondoc, yamldoc
 from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import ModuleError
+from addon_operator.files.digests import FileDigests
 from addon_operator.helm.traits import ChartTraits, scan_chart
 from addon_operator.helm.values_schema import ClosedRoot, closed_root, fitting
 
@@ -28,13 +28,6 @@ _INSTALLS = re.compile(rb"helm\.sh/hook(?![\w-])[^\n]*\b(?:pre|post)-install\b")
 _SCHEMA = "values.schema.json"
 _NEVER_EXPANDED = frozenset({"crds", "docs", "hooks", "images", "openapi"})
 _NOT_IN_SYNTHETIC = frozenset({"crds", "docs", "hooks", "images", "lib"})
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Stamp:
-    mtime_ns: int
-    size: int
-    inode: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,14 +46,12 @@ class ChartReader:
     """Reads charts and remembers what has not changed since."""
 
     def __init__(self) -> None:
-        self._digests: dict[Path, tuple[_Stamp, bytes]] = {}
+        self._digests = FileDigests()
         self._traits: dict[Path, tuple[str, ChartTraits]] = {}
         self._schemas: dict[Path, tuple[str, ClosedRoot | None]] = {}
 
     def digest(self, module_dir: Path) -> str:
-        """Answers whether a chart is the same: a digest over names and contents of all its files.
-
-        A file is read again only when its time, size or inode differ.
+        """Returns a digest over names and contents of all files of a chart; an unchanged file is not read again.
 
         Raises:
             ModuleError: a file cannot be read.
@@ -121,21 +112,15 @@ class ChartReader:
 
     def forget(self, module_dir: Path) -> None:
         """Drops what is remembered of a chart: its directory is gone."""
-        self._digests = {path: known for path, known in self._digests.items() if not path.is_relative_to(module_dir)}
+        self._digests.forget(module_dir)
         self._traits.pop(module_dir, None)
         self._schemas.pop(module_dir, None)
 
     def _file_digest(self, path: Path) -> bytes:
         try:
-            status = path.stat()
-            stamp = _Stamp(status.st_mtime_ns, status.st_size, status.st_ino)
-            known = self._digests.get(path)
-            if known is None or known[0] != stamp:
-                known = stamp, hashlib.sha256(path.read_bytes()).digest()
-                self._digests[path] = known
+            return self._digests.digest(path)
         except OSError as error:
             raise ModuleError(f"{path}: {error.strerror}") from error
-        return known[1]
 
 
 def prepare_chart(module_dir: Path, name: str, directory: Path) -> Path:

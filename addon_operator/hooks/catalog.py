@@ -11,9 +11,10 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from addon_operator.errors import HookConfigError
+from addon_operator.files.digests import FileDigests, Identity
 from addon_operator.hooks.call import HookId
 from addon_operator.hooks.config.model import HookConfig
 from addon_operator.hooks.engine import HookEngine
@@ -22,6 +23,8 @@ from addon_operator.hooks.hook import Hook, LoadedHooks
 # `venv` holds the interpreter of Python hooks: contract.md 1.1.
 _SKIPPED_DIRECTORIES: Final = frozenset({"lib", "venv"})
 _SKIPPED_SUFFIXES: Final = frozenset({".yaml", ".json", ".md", ".txt"})
+
+_State: TypeAlias = tuple[Identity, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,8 @@ class HookCatalog:
         """
         self._engine = engine
         self._slots = asyncio.Semaphore(parallelism or len(os.sched_getaffinity(0)))
-        self._known: dict[HookFile, tuple[_Stamp, HookConfig]] = {}
+        self._digests = FileDigests()
+        self._known: dict[HookFile, tuple[_State, HookConfig]] = {}
 
     async def load(self, root: Path, *, module: str | None) -> LoadedHooks:
         """Finds the hooks below a directory and asks them for their configuration, several at once.
@@ -126,6 +130,7 @@ class HookCatalog:
     def forget(self, directory: Path) -> None:
         """Drops what is remembered of the hooks below a directory that is gone."""
         self._known = {file: known for file, known in self._known.items() if not file.path.is_relative_to(directory)}
+        self._digests.forget(directory)
 
     async def _load(self, file: HookFile, hook: HookId) -> Hook | HookConfigError:
         async with self._slots:
@@ -138,18 +143,11 @@ class HookCatalog:
         return Hook(hook, file.path, config)
 
     async def _config(self, file: HookFile, hook: HookId) -> HookConfig:
-        stamp = _stamp(file.path)
+        # The identity as well: another file with the same content comes with other files that it may read.
+        state = Identity.of(file.path), self._digests.digest(file.path)
         known = self._known.get(file)
-        if known is not None and known[0] == stamp:
+        if known is not None and known[0] == state:
             return known[1]
         config = await self._engine.configure(file.path, hook, "global" if hook.module is None else "module")
-        self._known[file] = (stamp, config)
+        self._known[file] = (state, config)
         return config
-
-
-_Stamp = tuple[int, int, int]
-
-
-def _stamp(path: Path) -> _Stamp:
-    found = path.stat()
-    return (found.st_mtime_ns, found.st_size, found.st_mode)

@@ -1,7 +1,7 @@
 """Reads the module directories and the directory of global hooks: values files, schemas, what is there.
 
 Hooks are not run here (`hooks/catalog.py`). A module whose files did not change since the last scan is not read again,
-so that the scan at every converge costs a few stats. Source: contract.md 2.7, 2.9, 2.10, 2.11.
+so that the scan at every converge costs a few system calls. Source: contract.md 2.7, 2.9, 2.10, 2.11.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from addon_operator.documents import yamldoc
 from addon_operator.documents.jsondoc import JsonValue
 from addon_operator.errors import AddonOperatorError, ModuleError
+from addon_operator.files.digests import FileDigests
 from addon_operator.modules.module import Module, split_directory_name
 from addon_operator.values.layers import (
     EnableFlag,
@@ -28,17 +29,8 @@ from addon_operator.values.layers import (
 from addon_operator.values.schema import SectionSchemas, parse_schemas
 from addon_operator.values.store import SectionSpec
 
-_WATCHED = (
-    "",
-    "values.yaml",
-    "openapi/config-values.yaml",
-    "openapi/values.yaml",
-    "enabled",
-    "Chart.yaml",
-    "templates",
-)
+_SCHEMA_FILES = ("openapi/config-values.yaml", "openapi/values.yaml")
 _IGNORED_FILES = {"values.yaml", "README.md", ".gitkeep"}
-Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,6 +61,21 @@ class _Common:
     flags: Mapping[str, tuple[EnableFlag, ...]]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _State:
+    """What decides how a directory is read; equal states are read to equal results.
+
+    Attributes:
+        names: of what is in it; None if it cannot be listed.
+        enabled: whether its `enabled` file is executable.
+        contents: digest of each file that is read; None if there is none that can be read.
+    """
+
+    names: frozenset[str] | None
+    enabled: bool
+    contents: tuple[bytes | None, ...]
+
+
 class ModuleLoader:
     """Scans the directories; keeps what it read for the next scan."""
 
@@ -79,8 +86,9 @@ class ModuleLoader:
         self._global_hooks_dir = global_hooks_dir
         self._default_order = default_order
         self._strict_values = strict_values
-        self._cache: dict[Path, tuple[Stamp, _Common, Module, tuple[str, ...]]] = {}
-        self._global: tuple[Stamp, SectionSpec] | None = None
+        self._digests = FileDigests()
+        self._cache: dict[Path, tuple[_State, _Common, Module, tuple[str, ...]]] = {}
+        self._global: tuple[_State, SectionSpec] | None = None
 
     def scan(self) -> Scan:
         """Reads everything that changed.
@@ -93,7 +101,9 @@ class ModuleLoader:
         common = self._common(problems, warnings)
         found: dict[str, Module] = {}
         directories = tuple(self._module_directories(problems, warnings))
-        self._cache = {directory: self._cache[directory] for directory in directories if directory in self._cache}
+        for gone in self._cache.keys() - set(directories):
+            del self._cache[gone]
+            self._digests.forget(gone)
         for directory in directories:
             try:
                 module = self._module(directory, common, warnings)
@@ -163,9 +173,9 @@ class ModuleLoader:
 
     def _module(self, directory: Path, common: _Common, warnings: list[str]) -> Module:
         order, name = split_directory_name(directory.name, self._default_order)
-        stamp = _stamp(directory)
+        state = self._state(directory, "values.yaml", *_SCHEMA_FILES)
         cached = self._cache.get(directory)
-        if cached and cached[0] == stamp and _same_common(cached[1], common, cached[2].key):
+        if cached and cached[0] == state and _same_common(cached[1], common, cached[2].key):
             warnings.extend(cached[3])
             return cached[2]
         try:
@@ -174,20 +184,35 @@ class ModuleLoader:
             raise ModuleError(f"{directory}: {error}") from error
         own: list[str] = []
         module = _read_module(directory, name, order, common, own)
-        self._cache[directory] = (stamp, common, module, tuple(own))
+        self._cache[directory] = (state, common, module, tuple(own))
         warnings.extend(own)
         return module
 
     def _global_section(self, common: _Common, problems: list[str]) -> SectionSpec | None:
-        stamp, layers = _stamp(self._global_hooks_dir), common.layers.get("global", ())
-        if self._global is None or self._global[0] != stamp or self._global[1].static != layers:
+        state = self._state(self._global_hooks_dir, *_SCHEMA_FILES)
+        layers = common.layers.get("global", ())
+        if self._global is None or self._global[0] != state or self._global[1].static != layers:
             try:
                 schemas = _schemas(self._global_hooks_dir)
             except AddonOperatorError as error:
                 problems.append(str(error))
                 return None
-            self._global = (stamp, SectionSpec("global", layers, schemas))
+            self._global = (state, SectionSpec("global", layers, schemas))
         return self._global[1]
+
+    def _state(self, directory: Path, *files: str) -> _State:
+        try:
+            names = frozenset(entry.name for entry in os.scandir(directory))
+        except OSError:
+            names = None
+        enabled = os.access(directory / "enabled", os.X_OK)
+        return _State(names, enabled, tuple(self._content(directory / name) for name in files))
+
+    def _content(self, path: Path) -> bytes | None:
+        try:
+            return self._digests.digest(path)
+        except OSError:
+            return None
 
 
 def _flags_of_nobody(common: _Common, keys: Collection[str]) -> Iterator[str]:
@@ -255,7 +280,7 @@ def _values_file(path: Path, module: str | None, warnings: list[str]) -> ValuesF
 
 
 def _schemas(directory: Path) -> SectionSchemas:
-    config, values = directory / "openapi" / "config-values.yaml", directory / "openapi" / "values.yaml"
+    config, values = (directory / name for name in _SCHEMA_FILES)
     return parse_schemas(_document(config), _document(values), config_file=str(config), values_file=str(values))
 
 
@@ -274,15 +299,3 @@ def _read(path: Path) -> str:
 
 def _same_common(old: _Common, new: _Common, key: str) -> bool:
     return old.layers.get(key) == new.layers.get(key) and old.flags.get(key) == new.flags.get(key)
-
-
-def _stamp(directory: Path) -> Stamp:
-    return tuple(_stat(directory / name) for name in _WATCHED)
-
-
-def _stat(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_mode

@@ -13,6 +13,7 @@ from addon_operator.hooks.catalog import HookCatalog
 from addon_operator.hooks.engine import HookEngine
 from addon_operator.hooks.hook import LoadedHooks
 from tests.component.hooks.conftest import WriteHook
+from tests.fakes.git_sync import GitSync
 
 
 def _config(text: str) -> str:
@@ -117,6 +118,30 @@ async def test_unchanged_hooks_are_not_asked_again(
     second = await hooks.load(root, module="alpha")
     assert len(asked.read_text().split()) == 3
     assert [hook.config.order("onStartup") for hook in first.hooks + second.hooks] == [1, 2, 1, 30]
+
+
+async def test_a_hook_of_another_commit_is_asked_again(engine: HookEngine, tmp_path: Path) -> None:
+    """Its times and size are those of the former one."""
+    repository, name = GitSync(tmp_path), "alpha/hooks/a.sh"
+    hooks = HookCatalog(engine)
+    for order in (1, 2):
+        text = f"#!/bin/sh\necho '{{configVersion: v1, onStartup: {order}}}'\n"
+        repository.check_out({name: text}, executable=frozenset({name}))
+        loaded = await hooks.load(repository.link / "alpha" / "hooks", module="alpha")
+        assert [hook.config.order("onStartup") for hook in loaded.hooks] == [order]
+
+
+async def test_a_hook_is_asked_again_when_what_is_beside_it_may_have_changed(
+    make_engine: Callable[..., HookEngine], tmp_path: Path
+) -> None:
+    """The same text in another commit may read other files of that commit."""
+    asked, repository, name = tmp_path / "asked", GitSync(tmp_path), "alpha/hooks/a.sh"
+    hooks = HookCatalog(make_engine(ASKED=str(asked)))
+    for _ in range(2):
+        text = "#!/bin/sh\necho $0 >> $ASKED; echo '{configVersion: v1, onStartup: 1}'\n"
+        repository.check_out({name: text}, executable=frozenset({name}))
+        await hooks.load(repository.link / "alpha" / "hooks", module="alpha")
+    assert len(asked.read_text().split()) == 2
 
 
 async def test_a_failing_hook_is_asked_again(
