@@ -1,13 +1,18 @@
 """The exception tree of the whole project.
 
     AddonOperatorError
-    ├── InputError            somebody's input is wrong; retrying without a change does not help
+    ├── InputError            somebody's input is wrong: only a change of it can help
     │   ├── SettingsError     a flag or an environment variable
     │   ├── HookConfigError   the output of `hook --config`, or the hook file itself
     │   ├── SchemaError       openapi/config-values.yaml, openapi/values.yaml
     │   ├── ConfigMapError    the operator's ConfigMap
-    │   └── ModuleError       a module directory: name, values.yaml, chart
+    │   ├── ModuleError       a module directory: name, values.yaml, chart
+    │   ├── YamlError         a YAML document (documents/yamldoc.py)
+    │   ├── PatchError        a JSON patch of values (values/patches.py)
+    │   ├── ObjectPatchError  KUBERNETES_PATCH_PATH of a hook (kube/patch_ops.py)
+    │   └── MetricsError      METRICS_PATH of a hook (metrics/operations.py)
     ├── ValuesRejected        values that break a schema or a patch that cannot be applied
+    ├── StaleProposal         values that were changed by somebody else in between (values/store.py)
     ├── HookError             one run of a hook
     │   ├── HookFailed        non-zero exit code
     │   │   └── HookTimedOut  killed at its deadline
@@ -16,7 +21,8 @@
     ├── HelmError             helm ended with an error
     ├── KubeError             the API server refused, or could not be reached (status 0)
     ├── LeaseLost             another operator works in this namespace now
-    └── InvariantBroken       a bug of ours
+    ├── DevClusterError       the local control plane (devcluster/errors.py)
+    └── InvariantBroken       a bug in the operator
 
 Every message names the file, hook, module and field at fault. Library exceptions do not leave the package that
 calls the library. Messages never contain values, Secrets or patches.
@@ -31,11 +37,8 @@ class AddonOperatorError(Exception):
     """Anything that this project reports as an error.
 
     Attributes:
-        retryable: whether the same attempt can succeed later without anybody changing its input.
-        retry_after_s: the earliest sensible moment for that, in seconds, if the other side named one.
+        retry_after_s: for how many seconds the other side asks not to be asked again; None if it does not.
     """
-
-    retryable = True
 
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(message)
@@ -44,8 +47,6 @@ class AddonOperatorError(Exception):
 
 class InputError(AddonOperatorError):
     """Somebody's input is wrong."""
-
-    retryable = False
 
 
 class SettingsError(InputError):
@@ -85,7 +86,7 @@ class HookError(AddonOperatorError):
 
     @property
     def brief(self) -> str:
-        """What may be told to anybody: without what the hook itself has printed."""
+        """The message without the output of the hook, for people who may not see it."""
         return str(self)
 
 
@@ -103,7 +104,7 @@ class HookFailed(HookError):
 
     @property
     def brief(self) -> str:
-        """What may be told to anybody."""
+        """The message without the output of the hook."""
         return self._message
 
 
@@ -158,10 +159,6 @@ class KubeError(AddonOperatorError):
 class LeaseLost(AddonOperatorError):
     """Another operator holds the Lease that this one held."""
 
-    retryable = False
-
 
 class InvariantBroken(AddonOperatorError):
-    """A bug of ours."""
-
-    retryable = False
+    """A bug in the operator."""

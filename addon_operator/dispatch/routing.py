@@ -133,12 +133,12 @@ def plan_tasks(plan: ConvergePlan, reason: Reason, *, crds_pending: Collection[s
     """
     crds = tuple(name for name in plan.crds if name in crds_pending)
     payloads: list[Payload] = [
-        *([EnsureCrds(crds)] if crds else []),
         *(DeleteModule(name) for name in plan.delete),
         *(RunModules(group) for group in plan.run),
         *(PurgeRelease(name) for name in plan.purge),
     ]
-    return tuple(Task(payload, reason, converge=True) for payload in payloads)
+    ensure = (Task(EnsureCrds(crds), Reason.ENSURE_CRDS, converge=True),) if crds else ()
+    return (*ensure, *(Task(payload, reason, converge=True) for payload in payloads))
 
 
 def config_accepted(waiting: Iterable[Task]) -> tuple[Task, ...]:

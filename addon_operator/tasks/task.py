@@ -19,7 +19,6 @@ class Reason(enum.StrEnum):
     """Why a task exists: the event texts that logs and `queue list` show. Source: contract.md 2.13."""
 
     OPERATOR_STARTUP = "OperatorStartup"
-    GLOBAL_VALUES_CHANGED = "GlobalValuesChanged"
     RELOAD_ALL = "ReloadAllModules"
     AFTER_ALL_CHANGED_VALUES = "AfterAll-Hooks-Change-GlobalValues"
     AFTER_HELM_CHANGED_VALUES = "AfterHelm-Hooks-Change-Values"

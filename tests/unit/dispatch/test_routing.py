@@ -261,7 +261,7 @@ def test_a_plan_becomes_crds_deletes_runs_and_purges_in_this_order() -> None:
     plan = ConvergePlan(run=(("a",), ("b", "c")), delete=("z", "y"), purge=("old",), crds=("a", "b"))
     tasks = plan_tasks(plan, Reason.RELOAD_ALL, crds_pending={"b"})
     assert [describe(task, queue="main") for task in tasks] == [
-        "ModuleEnsureCRDs:main:b:ReloadAllModules",
+        "ModuleEnsureCRDs:main:b:EnsureCRDs",
         "ModuleDelete:main:z:ReloadAllModules",
         "ModuleDelete:main:y:ReloadAllModules",
         "ModuleRun:main:a:ReloadAllModules",

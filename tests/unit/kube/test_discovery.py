@@ -81,7 +81,7 @@ def test_resource_carries_everything(found: Discovery) -> None:
 def test_unknown_kind_is_named(found: Discovery, name: str, api_version: str | None, message: str) -> None:
     with pytest.raises(KubeError, match=message) as caught:
         found.resource(name, api_version)
-    assert (caught.value.status, caught.value.retryable) == (404, True)
+    assert caught.value.status == 404
 
 
 def test_api_versions_are_those_of_helm(found: Discovery) -> None:

@@ -156,7 +156,6 @@ def test_refuses(text: str, problems: list[str]) -> None:
         parse(text.encode(), WHERE)
     assert list(caught.value.problems) == problems
     assert str(caught.value).splitlines() == [f"{WHERE}: {problem}" for problem in problems]
-    assert not caught.value.retryable
 
 
 def test_refuses_bytes_that_are_not_text() -> None:
