@@ -1,4 +1,4 @@
-"""JSON values: types, deep merge, digests, streams, pointers (RFC 6901) and what a JSON patch may look like.
+"""JSON values: types, deep merge, digests, streams and pointers (RFC 6901).
 
 Pure. Documents are treated as immutable everywhere: functions return new containers and may share the unchanged parts.
 """
@@ -9,14 +9,12 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
-from typing import Final, NoReturn, TypeAlias, Union
+from typing import NoReturn, TypeAlias, Union
 
 import orjson
 
 JsonValue: TypeAlias = Union[bool, int, float, str, list["JsonValue"], dict[str, "JsonValue"], None]  # noqa: UP007
 JsonObject: TypeAlias = dict[str, JsonValue]
-
-PATCH_OPERATIONS: Final = ("add", "remove", "replace", "move", "copy", "test")
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
 _UNFIT = "JSON that is nested too deeply, or holds a number that is too large or a text that is not Unicode"
@@ -24,11 +22,11 @@ _BLANK = re.compile(r"[ \t\r\n]*")
 
 
 class UnfitError(ValueError):
-    """What is JSON by its form, so that no other reader should be tried on it, but cannot be held."""
+    """The text is JSON, so no other reader should be tried on it, but its value cannot be represented."""
 
 
 def deep_merge(base: JsonValue, over: JsonValue) -> JsonValue:
-    """Answers what `base` becomes when `over` is laid on top of it.
+    """Returns `base` with `over` merged over it.
 
     Maps are merged key by key; arrays and scalars of `over` replace those of `base`; null is a value like any other.
 
@@ -102,7 +100,7 @@ def _behind_blank(text: str, position: int) -> int:
 
 
 def digest(value: JsonValue) -> str:
-    """Answers whether two values are equal: the SHA-256 (hex) of the canonical JSON, keys sorted.
+    """Returns a digest that is equal if and only if two values are: SHA-256 (hex) of their JSON with sorted keys.
 
     Raises:
         ValueError: as `dumps`.
@@ -157,24 +155,8 @@ def ancestry(pointer: str) -> Iterator[str]:
 
 
 def array_index(token: str) -> int | None:
-    """Answers which array item a pointer's token names; None if it is no index (RFC 6901: no sign, no leading zero)."""
+    """Returns the array index that a pointer's token names; None if it is none (RFC 6901: no sign, no leading zero)."""
     return int(token) if _INDEX.fullmatch(token) else None
-
-
-def patch_problems(operation: JsonValue) -> list[str]:
-    """Says what is wrong with the form of one operation of a JSON patch (RFC 6902), one text for each member."""
-    if not isinstance(operation, dict):
-        return ["must be a map"]
-    name = operation.get("op")
-    if name not in PATCH_OPERATIONS:
-        return [f"op must be one of {', '.join(PATCH_OPERATIONS)}"]
-    pointers = ("path", "from") if name in {"move", "copy"} else ("path",)
-    problems = [f"{member} must be a JSON pointer" for member in pointers if not _is_pointer(operation.get(member))]
-    return problems + (["value is missing"] if name in {"add", "replace", "test"} and "value" not in operation else [])
-
-
-def _is_pointer(value: JsonValue) -> bool:
-    return isinstance(value, str) and (not value or value.startswith("/"))
 
 
 def lookup(document: JsonValue, pointer: str) -> JsonValue:

@@ -7,10 +7,12 @@ the words of the hook. `patcher.ObjectPatcher` applies the operations. Source: c
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
-from addon_operator.documents import jsondoc, yamldoc
+from addon_operator.documents import json_patch, jsondoc, yamldoc
+from addon_operator.documents.fields import Fields, parse_map
 from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import InputError
 from addon_operator.kube.jq import Program, compiled
@@ -38,7 +40,7 @@ class Target:
 
     Attributes:
         api_version: None for the server's preferred one.
-        kind: kind, plural, singular or short name, in any case of letters.
+        kind: kind, plural, singular or short name, case-insensitive.
         namespace: None if the hook gave none.
         name: empty only for a `Create` whose name the server makes.
     """
@@ -134,9 +136,9 @@ def parse(data: bytes, where: str) -> tuple[ObjectOperation, ...]:
     operations: list[ObjectOperation] = []
     problems: list[str] = []
     for index, document in enumerate(_documents(data, where), start=1):
-        fields = _Fields(document, index)
-        operation = fields.operation()
-        problems += [f"operation {index}{fields.title}: {problem}" for problem in fields.problems]
+        errors: list[str] = []
+        operation = parse_map(document, "", errors, functools.partial(_operation, index=index), lenient=True)
+        problems += [f"operation {index}{_title(document, operation)}: {error}" for error in errors]
         operations += [operation] if operation else []
     if problems:
         raise ObjectPatchError(where, tuple(problems))
@@ -148,7 +150,7 @@ def despite_hook_error(operations: Iterable[ObjectOperation]) -> tuple[ObjectOpe
 
     Source: contract.md 2.4.
     """
-    return tuple(one for one in operations if one.common.ignore_hook_error and one.common.subresource == "status")
+    return tuple(item for item in operations if item.common.ignore_hook_error and item.common.subresource == "status")
 
 
 def _documents(data: bytes, where: str) -> list[JsonValue]:
@@ -177,132 +179,113 @@ _TARGET = {"apiVersion", "kind", "namespace", "name"}
 _FIELDS = _OPTIONS | _TARGET | {"object", *_PATCH_FIELDS.values()}
 
 
-class _Fields:
-    """The fields of one operation and what is wrong with them."""
+def _operation(fields: Fields, index: int) -> ObjectOperation | None:
+    verb = fields.choice("operation", _VERBS, required=True)
+    if not verb:
+        return None
+    for name in sorted(fields.map.keys() - _FIELDS):
+        fields.fail(name, "unknown field")
+    if verb in _CREATES:
+        return _create(fields, index, _CREATES[verb])
+    target = Target(
+        api_version=fields.text("apiVersion") or None,
+        kind=fields.text("kind", required=True),
+        namespace=fields.text("namespace") or None,
+        name=fields.text("name", required=True),
+    )
+    common = _common(fields, index, target)
+    match verb:
+        case "MergePatch":
+            return MergePatch(common, _map(fields, "mergePatch") or {})
+        case "JSONPatch":
+            return JsonPatch(common, _json_patch(fields))
+        case "JQPatch":
+            return JqPatch(common, _program(fields))
+        case _:
+            return Delete(common, _DELETES[verb])
 
-    def __init__(self, document: JsonValue, index: int) -> None:
-        self.problems: list[str] = []
-        self.title = ""
-        self._index = index
-        self._fields: JsonObject = document if isinstance(document, dict) else {}
-        if not isinstance(document, dict):
-            self.problems.append("must be an object")
 
-    def operation(self) -> ObjectOperation | None:
-        """Answers the operation; None if there are problems. Sets `title` to what it is and is about."""
-        if self.problems:
-            return None
-        verb = self._fields.get("operation")
-        if not isinstance(verb, str) or verb not in _VERBS:
-            state = "is unknown" if verb else "is required"
-            self.problems.append(f"operation: {state}: one of " + ", ".join(_VERBS))
-            return None
-        self.title = f" ({verb})"
-        unknown = sorted(self._fields.keys() - _FIELDS)
-        self.problems += [f"{name}: is not a field of operations" for name in unknown]
-        operation = self._create(_CREATES[verb]) if verb in _CREATES else self._of_existing(verb)
-        return None if self.problems else operation
-
-    def _create(self, verb: CreateVerb) -> Create | None:
-        document = self._map("object")
-        metadata = (document or {}).get("metadata") or {}
-        if document is None or not isinstance(metadata, dict):
-            self.problems += ["object.metadata: must be a map"] if document else []
-            return None
-        made_by_server = verb == "Create" and bool(metadata.get("generateName"))
-        target = Target(
-            api_version=self._string(document, "apiVersion", "object."),
-            kind=self._string(document, "kind", "object.") or "",
-            namespace=self._string(metadata, "namespace", "object.metadata.", required=False),
-            name=self._string(metadata, "name", "object.metadata.", required=not made_by_server) or "",
-        )
-        return Create(self._common(verb, target), verb, document)
-
-    def _of_existing(self, verb: str) -> ObjectOperation:
-        target = Target(
-            api_version=self._string(self._fields, "apiVersion", required=False),
-            kind=self._string(self._fields, "kind") or "",
-            namespace=self._string(self._fields, "namespace", required=False),
-            name=self._string(self._fields, "name") or "",
-        )
-        common = self._common(verb, target)
-        match verb:
-            case "MergePatch":
-                return MergePatch(common, self._map("mergePatch") or {})
-            case "JSONPatch":
-                return JsonPatch(common, self._json_patch())
-            case "JQPatch":
-                return JqPatch(common, self._program())
-            case _:
-                return Delete(common, _DELETES[verb])
-
-    def _common(self, verb: str, target: Target) -> Common:
-        if str(target):
-            self.title = f" ({verb} {target})"
-        return Common(
-            index=self._index,
-            target=target,
-            subresource=(self._string(self._fields, "subresource", required=False) or "").strip("/") or None,
-            ignore_missing=self._flag("ignoreMissingObject"),
-            ignore_hook_error=self._flag("ignoreHookError"),
-        )
-
-    def _string(self, holder: JsonObject, field: str, prefix: str = "", *, required: bool = True) -> str | None:
-        value = holder.get(field)
-        if isinstance(value, str) and value:
-            return value
-        if value not in (None, ""):
-            self.problems.append(f"{prefix}{field}: must be a string")
-        elif required:
-            self.problems.append(f"{prefix}{field}: is required")
+def _create(fields: Fields, index: int, verb: CreateVerb) -> Create | None:
+    document = _map(fields, "object")
+    if document is None:
         return None
 
-    def _flag(self, field: str) -> bool:
-        value = self._fields.get(field)
-        if value is not None and not isinstance(value, bool):
-            self.problems.append(f"{field}: must be true or false")
-        return value is True
+    def target(of: Fields) -> Target:
+        api_version, kind = of.text("apiVersion", required=True), of.text("kind", required=True)
+        metadata = {} if of.map.get("metadata") is None else of.map["metadata"]
+        namespace, name = parse_map(metadata, of.at("metadata"), of.errors, names, lenient=True)
+        return Target(api_version, kind, namespace, name)
 
-    def _embedded(self, field: str) -> JsonValue:
-        """Reads a field that may also be given as text with JSON or YAML in it; None, and a problem, if it is empty."""
-        value = self._fields.get(field)
-        if isinstance(value, str):
-            try:
-                value = _read_text(value, field)
-            except yamldoc.YamlError as error:
-                self.problems.append(str(error))
-                return None
-        if value is None:
-            self.problems.append(f"{field}: is required")
-        return value
+    def names(metadata: Fields) -> tuple[str | None, str]:
+        made_by_server = verb == "Create" and bool(metadata.map.get("generateName"))
+        return metadata.text("namespace") or None, metadata.text("name", required=not made_by_server)
 
-    def _map(self, field: str) -> JsonObject | None:
-        value = self._embedded(field)
-        if isinstance(value, dict):
-            return value
-        if value is not None:
-            self.problems.append(f"{field}: must be a map, or a text with one")
-        return None
+    found = parse_map(document, "object", fields.errors, target, lenient=True)
+    return Create(_common(fields, index, found), verb, document)
 
-    def _json_patch(self) -> list[JsonValue]:
-        value = self._embedded("jsonPatch")
-        if isinstance(value, list):
-            for place, step in enumerate(value):
-                self.problems += [f"jsonPatch[{place}]: {problem}" for problem in jsondoc.patch_problems(step)]
-            return value
-        if value is not None:
-            self.problems.append("jsonPatch: must be a list, or a text with one")
-        return []
 
-    def _program(self) -> Program:
-        source = self._string(self._fields, "jqFilter") or "."
+def _common(fields: Fields, index: int, target: Target) -> Common:
+    return Common(
+        index=index,
+        target=target,
+        subresource=fields.text("subresource").strip("/") or None,
+        ignore_missing=fields.flag("ignoreMissingObject", default=False),
+        ignore_hook_error=fields.flag("ignoreHookError", default=False),
+    )
+
+
+def _title(document: JsonValue, operation: ObjectOperation | None) -> str:
+    """Says in brackets what an operation does to which object, as far as that can be said."""
+    verb = document.get("operation") if isinstance(document, dict) else None
+    if verb not in _VERBS:
+        return ""
+    target = str(operation.common.target) if operation else ""
+    return f" ({verb} {target})" if target else f" ({verb})"
+
+
+def _embedded(fields: Fields, key: str) -> JsonValue:
+    """Takes a field that may also be a string with JSON or YAML in it; None, and a problem, if it is empty."""
+    value = fields.map[key] if fields.has(key) else None
+    if isinstance(value, str):
         try:
-            return compiled(source)
-        except ValueError as error:
-            # The further lines of jq's message quote the program.
-            reason = (str(error).splitlines() or ["does not compile"])[0]
-            self.problems.append(f"jqFilter: {reason.removeprefix('jq: error: ')}")
-            return compiled(".")
+            value = _read_text(value, key)
+        except yamldoc.YamlError as error:
+            fields.errors.append(str(error))
+            return None
+    if value is None:
+        fields.fail(key, "is required")
+    return value
+
+
+def _map(fields: Fields, key: str) -> JsonObject | None:
+    value = _embedded(fields, key)
+    if isinstance(value, dict):
+        return value
+    if value is not None:
+        fields.fail(key, "must be a map, or a string with one")
+    return None
+
+
+def _json_patch(fields: Fields) -> list[JsonValue]:
+    value = _embedded(fields, "jsonPatch")
+    if isinstance(value, list):
+        for place, step in enumerate(value):
+            parse_map(step, f"jsonPatch[{place}]", fields.errors, json_patch.check_operation, lenient=True)
+        return value
+    if value is not None:
+        fields.fail("jsonPatch", "must be a list, or a string with one")
+    return []
+
+
+def _program(fields: Fields) -> Program:
+    source = fields.text("jqFilter", required=True) or "."
+    try:
+        return compiled(source)
+    except ValueError as error:
+        # The further lines of jq's message quote the program.
+        reason = (str(error).splitlines() or ["does not compile"])[0]
+        fields.fail("jqFilter", reason.removeprefix("jq: error: "))
+        return compiled(".")
 
 
 def _read_text(text: str, field: str) -> JsonValue:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 
-from addon_operator.documents import jsondoc
+from addon_operator.documents import json_patch, jsondoc
 from addon_operator.documents.fields import Fields, parse_map
 from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import InputError
@@ -29,8 +29,6 @@ T = TypeVar("T")
 # The API server cuts what is longer, and drops what has control characters.
 _LONGEST_WARNING: Final = 256
 _MOST_WARNINGS: Final = 16
-_ADMISSION_FIELDS: Final = ("allowed", "message", "warnings", "patch")
-_CONVERSION_FIELDS: Final = ("failedMessage", "convertedObjects")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +113,7 @@ def parse_admission_response(data: bytes) -> AdmissionAnswer:
     Raises:
         InputError: empty, not JSON, or a field at fault; all of them.
     """
-    return _parse_response(data, _ADMISSION_FIELDS, _admission_answer)
+    return _parse_response(data, _admission_answer)
 
 
 def parse_conversion_response(data: bytes) -> ConversionAnswer:
@@ -124,7 +122,7 @@ def parse_conversion_response(data: bytes) -> ConversionAnswer:
     Raises:
         InputError: empty, not JSON, or a field at fault; all of them.
     """
-    return _parse_response(data, _CONVERSION_FIELDS, _conversion_answer)
+    return _parse_response(data, _conversion_answer)
 
 
 def parse_admission(body: bytes) -> JsonObject:
@@ -269,12 +267,9 @@ def _request(body: bytes, kind: str, api_version: str) -> JsonObject:
     return request
 
 
-def _parse_response(data: bytes, names: Sequence[str], parse: Callable[[Fields], T]) -> T:
-    document = _first_value(data)
-    if isinstance(document, dict):
-        document = {name: document[name] for name in names if document.get(name) is not None}
+def _parse_response(data: bytes, parse: Callable[[Fields], T]) -> T:
     errors: list[str] = []
-    answer = parse_map(document, "", errors, parse)
+    answer = parse_map(_first_value(data), "", errors, parse, lenient=True)
     if errors:
         raise InputError("\n".join(f"response file: {line}" for line in errors))
     return answer
@@ -314,19 +309,12 @@ def _patch(fields: Fields) -> bytes | None:
     except (binascii.Error, ValueError):
         fields.fail("patch", "must be a JSON patch in base64")
         return None
-    problem = _patch_problem(document)
-    if problem:
-        fields.fail("patch", problem)
-    return patch
-
-
-def _patch_problem(document: JsonValue) -> str | None:
     if not isinstance(document, list):
-        return "must be a list of operations"
-    for number, operation in enumerate(document, start=1):
-        for problem in jsondoc.patch_problems(operation):
-            return f"operation {number}: {problem}"
-    return None
+        fields.fail("patch", "must be a list of operations")
+        return None
+    for place, operation in enumerate(document):
+        parse_map(operation, f"patch[{place}]", fields.errors, json_patch.check_operation, lenient=True)
+    return patch
 
 
 def _conversion_answer(fields: Fields) -> ConversionAnswer:

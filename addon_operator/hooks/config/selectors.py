@@ -97,6 +97,8 @@ def _label_requirement(fields: Fields) -> str:
         _check(fields, "key", key, _LABEL_KEY)
     operator = fields.choice("operator", ("In", "NotIn", "Exists", "DoesNotExist"), required=True)
     values = _names(fields, "values", _LABEL_VALUE)
+    if not operator:
+        return key
     if operator in {"In", "NotIn"}:
         if not values:
             fields.fail("values", f"is required with operator {operator}")

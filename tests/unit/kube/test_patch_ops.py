@@ -175,7 +175,7 @@ def refused(title: str, *texts: str) -> list[str]:
 @pytest.mark.parametrize(
     ("operation", "expected"),
     [
-        pytest.param([], refused("", "must be an object"), id="list"),
+        pytest.param([], refused("", "must be a map, not a list"), id="list"),
         pytest.param(
             {"object": CONFIG_MAP},
             refused(
@@ -188,7 +188,7 @@ def refused(title: str, *texts: str) -> list[str]:
         pytest.param({"operation": "Create"}, refused(" (Create)", "object: is required"), id="no-object"),
         pytest.param(
             {"operation": "Create", "object": []},
-            refused(" (Create)", "object: must be a map, or a text with one"),
+            refused(" (Create)", "object: must be a map, or a string with one"),
             id="object-type",
         ),
         pytest.param(
@@ -209,21 +209,21 @@ def refused(title: str, *texts: str) -> list[str]:
         ),
         pytest.param(
             {"operation": "Create", "object": {**CONFIG_MAP, "metadata": []}, "Name": "x", "name": "x"},
-            refused(" (Create ConfigMap)", "Name: is not a field of operations", "object.metadata.name: is required"),
-            id="unknown-field-and-empty-metadata",
+            refused(" (Create ConfigMap)", "Name: unknown field", "object.metadata: must be a map, not a list"),
+            id="unknown-field-and-misplaced-metadata",
         ),
         pytest.param(
             {"operation": "Create", "object": {**CONFIG_MAP, "metadata": "x"}},
-            refused(" (Create)", "object.metadata: must be a map"),
+            refused(" (Create ConfigMap)", "object.metadata: must be a map, not a string"),
             id="metadata-type",
         ),
         pytest.param(
             {"operation": "Delete", "kind": 1, "namespace": True, "force": True},
             refused(
                 " (Delete)",
-                "force: is not a field of operations",
-                "kind: must be a string",
-                "namespace: must be a string",
+                "force: unknown field",
+                "kind: must be a string, not an integer",
+                "namespace: must be a string, not a boolean",
                 "name: is required",
             ),
             id="address",
@@ -232,15 +232,15 @@ def refused(title: str, *texts: str) -> list[str]:
             {"operation": "Delete", **ADDRESS, "ignoreMissingObject": "yes", "ignoreHookError": 1, "subresource": 2},
             refused(
                 " (Delete ns/ConfigMap/x)",
-                "subresource: must be a string",
-                "ignoreMissingObject: must be true or false",
-                "ignoreHookError: must be true or false",
+                "subresource: must be a string, not an integer",
+                "ignoreMissingObject: must be a boolean, not a string",
+                "ignoreHookError: must be a boolean, not an integer",
             ),
             id="options",
         ),
         pytest.param(
             {"operation": "MergePatch", **ADDRESS, "mergePatch": "[]"},
-            refused(" (MergePatch ns/ConfigMap/x)", "mergePatch: must be a map, or a text with one"),
+            refused(" (MergePatch ns/ConfigMap/x)", "mergePatch: must be a map, or a string with one"),
             id="merge-type",
         ),
         pytest.param(
@@ -250,7 +250,7 @@ def refused(title: str, *texts: str) -> list[str]:
         ),
         pytest.param(
             {"operation": "JSONPatch", **ADDRESS, "jsonPatch": {}},
-            refused(" (JSONPatch ns/ConfigMap/x)", "jsonPatch: must be a list, or a text with one"),
+            refused(" (JSONPatch ns/ConfigMap/x)", "jsonPatch: must be a list, or a string with one"),
             id="json-patch-type",
         ),
         pytest.param(
@@ -261,12 +261,12 @@ def refused(title: str, *texts: str) -> list[str]:
             },
             refused(
                 " (JSONPatch ns/ConfigMap/x)",
-                "jsonPatch[0]: must be a map",
-                "jsonPatch[1]: op must be one of add, remove, replace, move, copy, test",
-                "jsonPatch[2]: op must be one of add, remove, replace, move, copy, test",
-                "jsonPatch[3]: path must be a JSON pointer",
-                "jsonPatch[3]: value is missing",
-                "jsonPatch[4]: from must be a JSON pointer",
+                "jsonPatch[0]: must be a map, not an integer",
+                "jsonPatch[1].op: must be one of add, remove, replace, move, copy, test",
+                "jsonPatch[2].op: must be a string, not a list",
+                "jsonPatch[3].path: must be a JSON pointer",
+                "jsonPatch[3].value: is required",
+                "jsonPatch[4].from: is required",
             ),
             id="json-patch-steps",
         ),

@@ -87,22 +87,22 @@ def test_admission_response(document: JsonObject, answer: AdmissionAnswer) -> No
         ),
         pytest.param(
             {"allowed": True, "patch": encoded(b'[{"op":"set","path":"/x"}]')},
-            ["patch: operation 1: op must be one of add, remove, replace, move, copy, test"],
+            ["patch[0].op: must be one of add, remove, replace, move, copy, test"],
             id="unknown operation",
         ),
         pytest.param(
             {"allowed": True, "patch": encoded(b'[{"op":"remove","path":"/x"},{"op":"move","path":"/x"}]')},
-            ["patch: operation 2: from must be a JSON pointer"],
+            ["patch[1].from: is required"],
             id="move from nowhere",
         ),
         pytest.param(
             {"allowed": True, "patch": encoded(b'[{"op":"add","path":"x","value":1}]')},
-            ["patch: operation 1: path must be a JSON pointer"],
+            ["patch[0].path: must be a JSON pointer"],
             id="path without a slash",
         ),
         pytest.param(
             {"allowed": True, "patch": encoded(b'[{"op":"add","path":"/x"}]')},
-            ["patch: operation 1: value is missing"],
+            ["patch[0].value: is required"],
             id="add of nothing",
         ),
     ],
