@@ -53,6 +53,7 @@ from addon_operator.tasks.queue_set import QueueSet
 from addon_operator.values.store import ValuesStore
 from addon_operator.webhooks.endpoint import WebhookSettings
 from addon_operator.webhooks.host import WebhookHost
+from addon_operator.webhooks.listener import tls_listeners
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -196,23 +197,27 @@ class Parts:
             timeout_s=chosen.hook_timeout_s,
         )
         self.cron = Cron()
+        webhooks = WebhookSettings(
+            namespace=chosen.namespace,
+            config_map=chosen.config_map,
+            validating_name=chosen.validating_webhook_name,
+            mutating_name=chosen.mutating_webhook_name,
+            admission=chosen.validating_webhook,
+            conversion=chosen.conversion_webhook,
+            host=chosen.webhook_host,
+        )
+        admission, conversion = tls_listeners(webhooks)
         self.webhooks = WebhookHost(
             client,
+            admission=admission,
+            conversion=conversion,
             reviewer=HookReviewer(
                 hooks=self._hooks,
                 find_hook=self._find_hook,
                 on_changes=given.intake.values_changed,
                 metrics=given.metrics,
             ),
-            settings=WebhookSettings(
-                namespace=chosen.namespace,
-                config_map=chosen.config_map,
-                validating_name=chosen.validating_webhook_name,
-                mutating_name=chosen.mutating_webhook_name,
-                admission=chosen.validating_webhook,
-                conversion=chosen.conversion_webhook,
-                host=chosen.webhook_host,
-            ),
+            settings=webhooks,
         )
         self.reactions = Reactions(
             monitors=self.monitors, cron=self.cron, webhooks=self.webhooks, on_tick=given.intake.ticked

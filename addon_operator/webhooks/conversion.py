@@ -11,8 +11,6 @@ from typing import Final
 
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import AddonOperatorError, BadReply, InputError
-from addon_operator.hooks.call import HookId
-from addon_operator.hooks.config.model import Conversion
 from addon_operator.logs import get_logger
 from addon_operator.webhooks.review import (
     ConversionAnswer,
@@ -25,6 +23,7 @@ from addon_operator.webhooks.review import (
     settle_converted,
     version_of,
 )
+from addon_operator.webhooks.table import ConversionStep
 
 _log = get_logger("webhooks")
 
@@ -34,24 +33,6 @@ _TIMEOUT_S: Final = 29.0
 
 class _CannotConvertError(InputError):
     """The objects cannot be converted: no hook does that, or the one that does says so."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConversionStep:
-    """Who converts one version to another.
-
-    Attributes:
-        from_version: as the binding names it, with the group or without.
-        to_version: likewise.
-    """
-
-    hook: HookId
-    binding: Conversion
-    from_version: str
-    to_version: str
-
-    def __str__(self) -> str:
-        return f"{self.hook}, binding {self.binding.name}, {self.from_version} to {self.to_version}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +49,7 @@ class ConversionRoute:
 
     @property
     def timeout_s(self) -> float:
-        """Answers how long a review may take here, all steps together; the API server waits a little longer."""
+        """How long a review may take here, all steps together; the API server waits a little longer."""
         return _TIMEOUT_S
 
     def read(self, body: bytes) -> ConversionReview:
@@ -134,23 +115,3 @@ class ConversionReview:
     def _failed(self, reason: str) -> bytes:
         _log.error("conversion failed", binding=self.route.crd_name, reason=reason)
         return encode_conversion(self.request.uid, ConversionAnswer(failed_message=f"Hook failed: {reason}"))
-
-
-def steps_of(hook: HookId, binding: Conversion) -> dict[tuple[str, str], ConversionStep]:
-    """Answers the steps of one binding.
-
-    Raises:
-        InputError: a version of another group than the definition's, or the same step twice; names the field.
-    """
-    group = binding.crd_name.partition(".")[2]
-    steps: dict[tuple[str, str], ConversionStep] = {}
-    for at, (source, target) in enumerate(binding.steps):
-        where = f"{hook}, binding {binding.name}: conversions[{at}]"
-        for name, version in (("fromVersion", source), ("toVersion", target)):
-            if "/" in version and version.rpartition("/")[0] != group:
-                raise InputError(f"{where}.{name}: {version} is not of group {group}, as {binding.crd_name} is")
-        pair = (bare(source), bare(target))
-        if pair in steps:
-            raise InputError(f"{where}: {source} to {target} is there twice")
-        steps[pair] = ConversionStep(hook, binding, source, target)
-    return steps

@@ -1,11 +1,13 @@
-"""One of the two servers with its certificate.
+"""A webhook listener over TLS, with a certificate that is renewed.
 
 It begins to listen when it is first needed, and takes a new certificate without a pause.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import functools
 import ssl
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
@@ -13,7 +15,9 @@ from typing import TYPE_CHECKING, Final
 from addon_operator.errors import InvariantBroken, SettingsError
 from addon_operator.logs import get_logger
 from addon_operator.settings import WebhookServer
-from addon_operator.webhooks.server import ReviewServer
+from addon_operator.webhooks.dispatcher import FindRoute
+from addon_operator.webhooks.endpoint import WebhookSettings
+from addon_operator.webhooks.server import ReviewServer, limits
 
 if TYPE_CHECKING:  # 75 ms and some MiB that only operators with webhooks pay for
     from addon_operator.webhooks.certificates import Authority, KeyPair
@@ -23,49 +27,63 @@ _log = get_logger("webhooks")
 _LOOK_AGAIN_S: Final = 60.0
 _SLEEP_LEAST_S: Final = 0.1
 _SLEEP_MOST_S: Final = 3600.0
+_MIB: Final = 2**20
+# An object and its former state, at most 3 MiB each for the API server; all objects of a list.
+_LARGEST_ADMISSION: Final = 16 * _MIB
+_LARGEST_CONVERSION: Final = 256 * _MIB
 
 
-class Listener:
+@dataclasses.dataclass(slots=True)
+class _Running:
+    """A server that listens, and the certificate that it shows."""
+
+    server: ReviewServer
+    context: ssl.SSLContext
+    pair: KeyPair
+
+
+class TlsListener:
     """One server.
 
     Args:
-        chosen: where it listens, and the certificate if one is given.
-        server: what answers.
+        settings: where it listens, and the certificate if one is given.
         names: what a certificate of our own must be good for.
         validity_s: how long.
-        authority: signs it.
+        authority: returns who signs it.
+        largest: bytes of a review.
+        at_once: reviews that run side by side.
     """
 
     def __init__(
         self,
-        chosen: WebhookServer,
-        server: ReviewServer,
+        settings: WebhookServer,
         *,
         names: Sequence[str],
         validity_s: float,
         authority: Callable[[], Authority],
+        largest: int,
+        at_once: int,
     ) -> None:
-        self.chosen = chosen
         self.port = 0
-        self._server = server
+        self._settings = settings
         self._names = tuple(names)
         self._validity_s = validity_s
         self._authority = authority
-        self._pair: KeyPair | None = None
-        self._context: ssl.SSLContext | None = None
+        self._largest, self._at_once = largest, at_once
+        self._running: _Running | None = None
 
     @property
     def authority(self) -> bytes:
-        """Answers what verifies the certificate in use, PEM; empty for public roots.
+        """What verifies the certificate in use, PEM; empty for public roots.
 
         Raises:
             InvariantBroken: it does not listen.
         """
-        if self._pair is None:
+        if self._running is None:
             raise InvariantBroken("a webhook server that does not listen has no certificate")
-        return self._pair.authority
+        return self._running.pair.authority
 
-    async def start(self) -> None:
+    async def start(self, find_route: FindRoute) -> None:
         """Begins to listen; does nothing if it does.
 
         Raises:
@@ -73,18 +91,20 @@ class Listener:
         """
         from addon_operator.webhooks.certificates import make_context  # noqa: PLC0415 -- see above
 
-        if self._context is None:
+        if self._running is None:
             pair = self._make_pair()
-            context = make_context(pair, self.chosen.client_ca)
-            address, port = self.chosen.address, self.chosen.port
-            self.port = await self._server.start(address=address, port=port, context=context)
-            self._pair, self._context = pair, context
-            _log.info("webhook server listens", reason=f"{address}:{self.port}")
+            context = make_context(pair, self._settings.client_ca)
+            address, port = self._settings.address, self._settings.port
+            server = ReviewServer(find_route, at_once=self._at_once, limits=limits(self._largest))
+            self.port = await server.start(address=address, port=port, context=context)
+            self._running = _Running(server, context, pair)
+            _log.info("webhook server listens", address=address, port=self.port)
 
     async def stop(self) -> None:
         """Ends it; does nothing if it does not listen."""
-        await self._server.stop()
-        self._pair = self._context = None
+        running, self._running = self._running, None
+        if running is not None:
+            await running.server.stop()
 
     def check(self) -> None:
         """Checks the given certificate, if there is one.
@@ -92,18 +112,18 @@ class Listener:
         Raises:
             SettingsError: it cannot be used.
         """
-        if self.chosen.cert is not None:
+        if self._settings.cert is not None:
             from addon_operator.webhooks.certificates import make_context  # noqa: PLC0415 -- see above
 
-            make_context(self._make_pair(), self.chosen.client_ca)
+            make_context(self._make_pair(), self._settings.client_ca)
 
-    def wait_s(self, now: datetime.datetime) -> float:
-        """Answers when to call `renew` next: seconds from now."""
-        if self.chosen.cert is not None:
+    def renewal_due_in_s(self, now: datetime.datetime) -> float:
+        """Returns when to call `renew` next: seconds from now."""
+        if self._settings.cert is not None:
             return _LOOK_AGAIN_S
         due_s = self._validity_s / 3
-        if self._pair is not None and self._pair.renew_at is not None:
-            due_s = (self._pair.renew_at - now).total_seconds()
+        if self._running is not None and self._running.pair.renew_at is not None:
+            due_s = (self._running.pair.renew_at - now).total_seconds()
         # Not in one piece: the clock may jump.
         return min(max(due_s, _SLEEP_LEAST_S), _SLEEP_MOST_S)
 
@@ -112,30 +132,57 @@ class Listener:
 
         If the new one cannot be used, the log says so, and the old one stays.
         """
-        if self._pair is None or self._context is None:
+        if self._running is None:
             return
-        if self._pair.renew_at is not None and now < self._pair.renew_at:
+        renew_at = self._running.pair.renew_at
+        if renew_at is not None and now < renew_at:
             return
         try:
-            self._replace(self._context, self._pair)
+            self._replace(self._running)
         except SettingsError as error:
-            _log.error("a webhook certificate cannot be renewed", error=error)
+            _log.error("a webhook certificate cannot be renewed, the old one stays in use", error=error)
 
-    def _replace(self, context: ssl.SSLContext, before: KeyPair) -> None:
+    def _replace(self, running: _Running) -> None:
         from addon_operator.webhooks.certificates import install  # noqa: PLC0415 -- see above
 
         pair = self._make_pair()
-        if pair != before:
-            install(context, pair)
-            self._pair = pair
-            _log.info("webhook certificate renewed", reason=f"port {self.port}")
+        if pair != running.pair:
+            install(running.context, pair)
+            running.pair = pair
+            _log.info("webhook certificate renewed", port=self.port)
 
     def _make_pair(self) -> KeyPair:
         from addon_operator.webhooks.certificates import read  # noqa: PLC0415 -- see above
 
-        cert, key = self.chosen.cert, self.chosen.key
+        cert, key = self._settings.cert, self._settings.key
         if cert is None:
             return self._authority().issue(self._names, validity_s=self._validity_s)
         if key is None:
             raise SettingsError(f"webhooks: {cert} is given without its key")
-        return read(cert, key, self.chosen.ca)
+        return read(cert, key, self._settings.ca)
+
+
+def tls_listeners(settings: WebhookSettings) -> tuple[TlsListener, TlsListener]:
+    """Returns the listeners for admission and for conversion; nothing listens yet. One authority signs for both."""
+
+    @functools.cache
+    def authority() -> Authority:
+        from addon_operator.webhooks.certificates import Authority  # noqa: PLC0415 -- see above
+
+        return Authority()
+
+    admission, conversion = (
+        TlsListener(
+            server,
+            names=settings.names(server),
+            validity_s=settings.validity_s,
+            authority=authority,
+            largest=largest,
+            at_once=settings.at_once,
+        )
+        for server, largest in (
+            (settings.admission, _LARGEST_ADMISSION),
+            (settings.conversion, _LARGEST_CONVERSION),
+        )
+    )
+    return admission, conversion

@@ -1,6 +1,6 @@
 """Which hook answers for what: the bindings of all hooks that are served, checked against each other.
 
-Pure. `host.py` makes one whenever a hook comes or goes.
+Pure. `host.py` makes a new table whenever the bindings of a hook are served, or are served no longer.
 """
 
 from __future__ import annotations
@@ -11,19 +11,15 @@ from dataclasses import dataclass, field
 from addon_operator.errors import HookConfigError, InputError
 from addon_operator.hooks.call import HookId
 from addon_operator.hooks.config.model import Admission, AdmissionKind, Conversion
-from addon_operator.webhooks.conversion import ConversionStep, steps_of
+from addon_operator.webhooks.review import bare
 
 
 @dataclass(frozen=True, slots=True)
 class Bindings:
-    """What one hook has."""
+    """The webhook bindings of one hook."""
 
     admissions: tuple[Admission, ...]
     conversions: tuple[Conversion, ...]
-
-    def concerned(self) -> set[str]:
-        """Answers the kinds and the names of definitions that have to do with it."""
-        return {one.kind for one in self.admissions} | {one.crd_name for one in self.conversions}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +28,24 @@ class Admitter:
 
     hook: HookId
     binding: Admission
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionStep:
+    """Who converts one version to another.
+
+    Attributes:
+        from_version: as the binding names it, with the group or without.
+        to_version: likewise.
+    """
+
+    hook: HookId
+    binding: Conversion
+    from_version: str
+    to_version: str
+
+    def __str__(self) -> str:
+        return f"{self.hook}, binding {self.binding.name}, {self.from_version} to {self.to_version}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +75,26 @@ def tabulate(served: Mapping[HookId, Bindings]) -> Table:
         for conversion in bindings.conversions:
             _add_conversion(conversions.setdefault(conversion.crd_name, {}), hook, conversion)
     return Table({kind: tuple(found.values()) for kind, found in admitters.items()}, conversions)
+
+
+def steps_of(hook: HookId, binding: Conversion) -> dict[tuple[str, str], ConversionStep]:
+    """Returns the steps of one binding.
+
+    Raises:
+        InputError: a version of another group than the definition's, or the same step twice; names the field.
+    """
+    group = binding.crd_name.partition(".")[2]
+    steps: dict[tuple[str, str], ConversionStep] = {}
+    for at, (source, target) in enumerate(binding.steps):
+        where = f"{hook}, binding {binding.name}: conversions[{at}]"
+        for name, version in (("fromVersion", source), ("toVersion", target)):
+            if "/" in version and version.rpartition("/")[0] != group:
+                raise InputError(f"{where}.{name}: {version} is not of group {group}, as {binding.crd_name} is")
+        pair = (bare(source), bare(target))
+        if pair in steps:
+            raise InputError(f"{where}: {source} to {target} is there twice")
+        steps[pair] = ConversionStep(hook, binding, source, target)
+    return steps
 
 
 def _add_admission(found: dict[str, Admitter], admitter: Admitter) -> None:

@@ -29,6 +29,7 @@ from addon_operator.webhooks.certificates import Authority, KeyPair
 from addon_operator.webhooks.configurations import OPERATOR, RESOURCES
 from addon_operator.webhooks.endpoint import WebhookSettings
 from addon_operator.webhooks.host import WebhookHost
+from addon_operator.webhooks.listener import tls_listeners
 from addon_operator.webhooks.review import AdmissionAnswer
 from tests.connection import connected
 from tests.fakes.background import running
@@ -58,7 +59,10 @@ class Operator:
         self.host = self.make()
 
     def make(self) -> WebhookHost:
-        return WebhookHost(self.client, reviewer=self.reviewer, settings=self.settings)
+        admission, conversion = tls_listeners(self.settings)
+        return WebhookHost(
+            self.client, admission=admission, conversion=conversion, reviewer=self.reviewer, settings=self.settings
+        )
 
     async def validate(self, *, hook: HookId = HOOK, failure_policy: str = "Fail") -> None:
         binding = admission("v.example.com", namespace=self.namespace, failure_policy=failure_policy)

@@ -18,11 +18,17 @@ from addon_operator.helm.healing.tracker import GroupVersionKind
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.informers.known_objects import Handler, WatchEvent
 from addon_operator.kube.informers.reflector import Reflector
-from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, ObjectKey, Resource, metadata_of, permission
+from addon_operator.kube.refs import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    ObjectKey,
+    ObjectRef,
+    Resource,
+    metadata_of,
+    permission,
+)
 from addon_operator.logs import get_logger
 
 _SELECTOR: Final = "app.kubernetes.io/managed-by=Helm"
-_METADATA_ONLY: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 _log = get_logger("healing")
 
@@ -123,28 +129,16 @@ class KindWatcher:
         Raises:
             KubeError: it cannot be told; 502 if something else than the API of its kind has answered 404.
         """
+        ref = ObjectRef(resource, key.namespace, key.name)
         try:
-            path = resource.path(key.namespace, key.name)
-            await self._client.request("GET", path, accept=_METADATA_ONLY)
+            return await self._client.get(ref, metadata_only=True) is not None
         except KubeError as error:
-            if error.not_found:
-                return False
             if error.status != 404:
                 raise
-            if await self._is_served(resource):
+            if await self._client.is_served(resource):
                 message = f"{error}, though the API server serves the kind: a proxy in front of it may have said so"
                 raise KubeError(message, status=502, reason="BadGateway") from error
             return False
-        return True
-
-    async def _is_served(self, resource: Resource) -> bool:
-        try:
-            (await self._client.discover()).resource(resource.plural, resource.api_version)
-        except KubeError as error:
-            if error.reason != "NoSuchKind":
-                raise
-            return False
-        return True
 
     def _make_watch(self, kind: GroupVersionKind, resource: Resource) -> _Watch:
         def receive(event: WatchEvent, document: JsonObject) -> None:

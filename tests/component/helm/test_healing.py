@@ -17,7 +17,6 @@ from addon_operator.helm.cluster import Cluster
 from addon_operator.helm.healing import Healing
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.discovery import Discovery
-from addon_operator.kube.history import History
 from addon_operator.kube.reachability import Reachability
 from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, ObjectKey, Resource
 from tests.fakes import clock
@@ -54,7 +53,7 @@ class Api:
     """Lists and watches of what it is told there is."""
 
     def __init__(self) -> None:
-        self.history, self.reachability = History(), Reachability()
+        self.reachability = Reachability()
         self.forbidden = ""
         self.not_found_by_proxy = False
         self.asked = 0
@@ -63,7 +62,11 @@ class Api:
         self._watches: dict[str, list[asyncio.Queue[bytes]]] = {}
         self._numbers = itertools.count(1)
 
-    async def request(self, _method: str, path: str, **_options: object) -> bytes:
+    async def request(self, method: str, path: str, **_options: object) -> bytes:
+        if path in {"/api", "/apis"}:
+            return self._discovery(core=path == "/api")
+        if path == "/version":
+            return b'{"gitVersion": "v1.36.0"}'
         for name, resource in RESOURCES.items():
             if path == resource.path("ns", name) and self.not_found_by_proxy:
                 raise KubeError("404 page not found", status=404, reason="Not Found")
@@ -79,12 +82,15 @@ class Api:
             raise KubeError("not found", status=404, reason="NotFound")
         return jsondoc.dumps(document)
 
-    async def discover(self) -> Discovery:
-        self.asked += 1
-        return Discovery(self.served, [])
-
-    async def server_version(self) -> str:
-        return "v1.36.0"
+    def _discovery(self, *, core: bool) -> bytes:
+        self.asked += core
+        groups: list[JsonValue] = [
+            {"metadata": {"name": resource.group}, "versions": [{"version": resource.version, "resources": [item]}]}
+            for resource in self.served
+            for item in [_discovered(resource)]
+            if core is not bool(resource.group)
+        ]
+        return jsondoc.dumps({"kind": "APIGroupDiscoveryList", "items": groups})
 
     async def stream(self, path: str, *, query: Mapping[str, str], **_options: object) -> AsyncGenerator[bytes, None]:
         if "sendInitialEvents" in query:
@@ -119,6 +125,12 @@ class Api:
             watch.put_nowait(jsondoc.dumps({"type": kind, "object": document}))
 
 
+def _discovered(resource: Resource) -> JsonObject:
+    scope = "Namespaced" if resource.namespaced else "Cluster"
+    kind: JsonObject = {"kind": resource.kind}
+    return {"resource": resource.plural, "responseKind": kind, "scope": scope, "verbs": list(resource.verbs)}
+
+
 class Site:
     """Release `one` holds everything, `two` holds `a` as well.
 
@@ -129,7 +141,7 @@ class Site:
     def __init__(self) -> None:
         self.api = Api()
         self.told: list[str] = []
-        client = cast("KubeClient", self.api)
+        client = KubeClient(self.api)
         cluster = Cluster(client, "", Discovery(RESOURCES.values(), []))
         self.healing = Healing(client, "ns", cluster=cluster, on_absent=self._lose, on_undefined=self._undefine)
 
@@ -275,7 +287,7 @@ def test_a_definition_in_the_first_list_that_came_after_the_first_answer_is_aske
         api = Api()
         api.make(DEFINITION, creationTimestamp=created)
         answered = datetime.datetime(2026, 1, 1, 12, 1, tzinfo=datetime.UTC).timestamp()
-        client = cast("KubeClient", api)
+        client = KubeClient(api)
         cluster = Cluster(client, "", Discovery(RESOURCES.values(), []), asked_at=answered)
         running = asyncio.create_task(Healing(client, "ns", cluster=cluster).run(), name="healing")
         await asyncio.sleep(1)

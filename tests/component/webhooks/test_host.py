@@ -29,8 +29,10 @@ from addon_operator.settings import WebhookServer
 from addon_operator.webhooks import configurations
 from addon_operator.webhooks.configurations import OPERATOR
 from addon_operator.webhooks.endpoint import Address, WebhookSettings
+from addon_operator.webhooks.guard import ConfigurationGuard
 from addon_operator.webhooks.host import WebhookHost
-from addon_operator.webhooks.registration import ConfigurationGuard, Version
+from addon_operator.webhooks.listener import tls_listeners
+from addon_operator.webhooks.registration import Version
 from tests.component.kube.api import Api, Handler, gives, refuses, serving, streams
 from tests.connection import connected
 from tests.fakes import clock
@@ -65,7 +67,8 @@ async def hosting(
         forbidden_pause_s=0,
     )
     async with connected(api.kubeconfig(directory)) as client:
-        host = WebhookHost(client, reviewer=ScriptedReviewer(), settings=settings)
+        listeners = dict(zip(("admission", "conversion"), tls_listeners(settings), strict=True))
+        host = WebhookHost(client, **listeners, reviewer=ScriptedReviewer(), settings=settings)
         try:
             yield host
         finally:
@@ -200,7 +203,11 @@ def watched(*later: bytes) -> Handler:
 
 
 def warned(logs: list[EventDict]) -> list[tuple[str, str]]:
-    return [(entry["event"], entry["reason"]) for entry in logs if entry["log_level"] in {"warning", "error"}]
+    return [
+        (entry["event"], entry.get("object") or entry["resource"])
+        for entry in logs
+        if entry["log_level"] in {"warning", "error"}
+    ]
 
 
 @pytest.mark.parametrize(
@@ -333,7 +340,7 @@ def test_two_who_do_not_agree_write_less_and_less() -> None:
             restore=contrary.write,
             forbidden_pause_s=60,
         )
-        guard.want(True)
+        guard.enable(True)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(100):
                 await guard.run()

@@ -16,8 +16,7 @@ from cryptography import x509
 from addon_operator.errors import SettingsError
 from addon_operator.settings import WebhookServer
 from addon_operator.webhooks.certificates import Authority, KeyPair
-from addon_operator.webhooks.listener import Listener
-from addon_operator.webhooks.server import ReviewServer, limits
+from addon_operator.webhooks.listener import TlsListener
 
 VALIDITY = datetime.timedelta(days=90)
 NOW = datetime.datetime.now(datetime.UTC)
@@ -25,23 +24,24 @@ PLAIN = WebhookServer(port=0, address="127.0.0.1", service="svc")
 
 
 @contextlib.asynccontextmanager
-async def listening(endpoint: WebhookServer = PLAIN) -> AsyncIterator[Listener]:
+async def listening(endpoint: WebhookServer = PLAIN) -> AsyncIterator[TlsListener]:
     authority = Authority()
-    listener = Listener(
+    listener = TlsListener(
         endpoint,
-        ReviewServer(lambda _: None, at_once=1, limits=limits(1)),
         names=["127.0.0.1", "svc.ns.svc"],
         validity_s=VALIDITY.total_seconds(),
         authority=lambda: authority,
+        largest=1,
+        at_once=1,
     )
-    await listener.start()
+    await listener.start(lambda _path: None)
     try:
         yield listener
     finally:
         await listener.stop()
 
 
-async def shown(listener: Listener, name: str = "127.0.0.1") -> x509.Certificate:
+async def shown(listener: TlsListener, name: str = "127.0.0.1") -> x509.Certificate:
     """Connects as the API server would, and answers with the certificate."""
     context = ssl.create_default_context(cadata=listener.authority.decode())
     _, writer = await asyncio.open_connection("127.0.0.1", listener.port, ssl=context, server_hostname=name)
@@ -81,9 +81,9 @@ async def test_connections_that_are_open_stay_when_it_is_renewed() -> None:
 async def test_it_is_looked_at_in_time() -> None:
     async with listening() as listener:
         now = datetime.datetime.now(datetime.UTC)
-        assert listener.wait_s(now) == 3600
-        assert 0 < listener.wait_s(now + VALIDITY * 2 / 3 - datetime.timedelta(minutes=5)) <= 300
-        assert listener.wait_s(now + VALIDITY) == 0.1
+        assert listener.renewal_due_in_s(now) == 3600
+        assert 0 < listener.renewal_due_in_s(now + VALIDITY * 2 / 3 - datetime.timedelta(minutes=5)) <= 300
+        assert listener.renewal_due_in_s(now + VALIDITY) == 0.1
 
 
 def given(directory: Path, pair: KeyPair) -> WebhookServer:
@@ -99,7 +99,7 @@ async def test_a_given_certificate_is_used_and_followed(tmp_path: Path) -> None:
     async with listening(given(tmp_path, pairs[0])) as listener:
         first = await shown(listener)
         assert listener.authority == pairs[0].authority
-        assert listener.wait_s(NOW) == 60
+        assert listener.renewal_due_in_s(NOW) == 60
         given(tmp_path, pairs[1])
         listener.renew(NOW)
         assert listener.authority == pairs[1].authority
@@ -121,8 +121,6 @@ async def test_a_given_certificate_that_breaks_changes_nothing(tmp_path: Path, f
 async def test_a_given_certificate_is_checked_before_it_is_needed(tmp_path: Path) -> None:
     endpoint = given(tmp_path, Authority().issue(["127.0.0.1"], validity_s=60))
     (tmp_path / "tls.key").unlink()
-    listener = Listener(
-        endpoint, ReviewServer(lambda _: None, at_once=1, limits=limits(1)), names=[], validity_s=1, authority=Authority
-    )
+    listener = TlsListener(endpoint, names=[], validity_s=1, authority=Authority, largest=1, at_once=1)
     with pytest.raises(SettingsError, match=f"webhooks: {tmp_path}/tls.key: No such file"):
         listener.check()

@@ -24,9 +24,11 @@ from addon_operator.hooks.call import HookId
 from addon_operator.hooks.config.model import AdmissionKind
 from addon_operator.webhooks.admission import AdmissionReview, AdmissionRoute, DepartedRoute
 from addon_operator.webhooks.certificates import Authority, KeyPair, make_context
-from addon_operator.webhooks.conversion import ConversionRoute, steps_of
+from addon_operator.webhooks.conversion import ConversionRoute
+from addon_operator.webhooks.dispatcher import Route
 from addon_operator.webhooks.review import AdmissionAnswer, ConversionAnswer
-from addon_operator.webhooks.server import ReviewServer, Route, limits
+from addon_operator.webhooks.server import ReviewServer, limits
+from addon_operator.webhooks.table import steps_of
 from tests.fakes.reviewer import ScriptedReviewer, admission, conversion
 
 HOOK, OTHER = HookId(None, "one.sh"), HookId("alpha", "hooks/two.sh")
