@@ -329,7 +329,7 @@ def test_metrics_of_a_failing_module(broken: Operator) -> None:
     assert page[f"addon_operator_module_hook_errors_total{{{labels}}}"] == failures
     assert page[f"addon_operator_module_hook_run_errors_total{{{labels}}}"] == failures
     assert page['addon_operator_tasks_queue_length{queue="main"}'] == 2
-    assert page['addon_operator_mm_module_enabled{module="by-script",version=""}'] == 0
+    assert page['addon_operator_mm_module_enabled{module="by-script",version="0.0.1"}'] == 0
     started = 'activation="OperatorStartup",binding="onStartup",hook="hooks/discover.sh",queue="main"'
     assert page[f"addon_operator_global_hook_success_total{{{started}}}"] == 1
     assert page[f"addon_operator_global_hook_run_success_total{{{started}}}"] == 1
