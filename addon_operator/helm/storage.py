@@ -264,9 +264,9 @@ class ReleaseStorage:
         return tuple(one.key for one in manifest.objects(manifest.documents(text)) if one.lasting)
 
     async def hand_over(self, name: str) -> dict[ObjectKey, str]:
-        """Takes out of a release what other releases of ours consist of by now: uninstalling it spares these objects.
+        """Removes from a release the objects that other releases of ours contain by now: its uninstall spares them.
 
-        Helm itself lets a release take objects over, and then deletes them with the release that had them before.
+        Helm lets a release take objects over, and then deletes them with the release that had them before (decision 13).
         Only the newest record counts. It loses its note with them, so that the release would be upgraded if it should
         be wanted again. Others whose records cannot be read count for nothing; a list that cannot be taken apart stays
         as a whole.

@@ -512,6 +512,56 @@ async def test_what_another_release_has_taken_over_is_not_deleted(
     assert "new-name" in helm("list", "--short")
 
 
+SHARED_AND_OWN = """
+{{- if ne (toString .Values.shared) "false" }}
+{apiVersion: v1, kind: ConfigMap, metadata: {name: shared}}
+---
+{{- end }}
+{apiVersion: v1, kind: ConfigMap, metadata: {name: "{{ .Release.Name }}-own"}, data: {text: "{{ .Values.text }}"}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: "{{ .Release.Name }}-hook", annotations: {"helm.sh/hook": pre-upgrade}}
+"""
+READS = ("status", "get manifest", "get values", "get notes", "get hooks", "get metadata", "get all", "history")
+
+
+async def test_helm_works_with_a_release_whose_manifest_has_lost_objects_to_another(
+    operator: Operator, tmp_path: Path, helm: Callable[..., str]
+) -> None:
+    """Decision 13: nothing else is changed of what helm has stored, and every command goes on from there."""
+
+    def read() -> dict[str, str]:
+        return {words: helm(*words.split(), "old-name") for words in READS} | {"list": helm("list", "--all")}
+
+    module = make_chart(tmp_path / "module", objects=SHARED_AND_OWN)
+    (module / "templates" / "NOTES.txt").write_text("Notes of {{ .Release.Name }}, {{ .Values.text }}\n")
+    for name, text in (("old-name", "first"), ("old-name", "second"), ("new-name", "other")):
+        await operator.deployer.deploy(ChartRequest(name, module, {"text": text}))
+    await operator.deployer.settle()
+    before = read()
+    moved = await operator.storage.hand_over("old-name")
+    assert [(key.name, owner) for key, owner in moved.items()] == [("shared", "new-name")]
+
+    after = read()
+    assert "name: shared" in before["get manifest"]
+    assert "name: shared" not in after["get manifest"]
+    assert 'name: "old-name-own"' in after["get manifest"]
+    assert {words for words in before if before[words] != after[words]} == {"get manifest", "get all"}
+    assert after["get all"] == before["get all"].replace(before["get manifest"].strip(), after["get manifest"].strip())
+    assert "Notes of old-name, second" in after["status"]
+    assert "old-name-hook" in after["get hooks"]
+
+    helm("upgrade", "old-name", str(module), "--set", "text=third,shared=false")
+    assert await operator.text("old-name-own") == "third"
+    helm("rollback", "old-name", "2")
+    assert await operator.text("old-name-own") == "second"
+    assert [line.split()[0] for line in helm("history", "old-name").splitlines()[1:]] == ["1", "2", "3", "4"]
+    helm("uninstall", "old-name")
+    names = await operator.config_maps()
+    assert names & {"shared", "old-name-own", "new-name-own"} == {"shared", "new-name-own"}
+
+
 HOOKS = """
 apiVersion: v1
 kind: ConfigMap
