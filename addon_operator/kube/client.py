@@ -23,7 +23,7 @@ from addon_operator.kube.history import History
 from addon_operator.kube.reachability import Reachability
 from addon_operator.kube.refs import ObjectRef, Resource
 from addon_operator.logs import get_logger
-from addon_operator.retry import RetryPolicy
+from addon_operator.retry import Backoff, RetryPolicy
 
 _log = get_logger("kube")
 
@@ -293,21 +293,20 @@ class KubeClient:
         Raises:
             KubeError: it answers, and refuses (4xx), or there are no credentials to ask it with.
         """
-        failures = 0
+        backoff = Backoff(_WAIT_FOR_SERVER, warns_at=1, warns_again_every=10)
         while True:
             try:
                 answer = await ask()
             except KubeError as error:
                 if error.status in _REFUSALS or error.reason == "Credentials":
                     raise
-                failures += 1
-                delay_s = max(_WAIT_FOR_SERVER.delay_s(failures), error.retry_after_s or 0.0)
-                say = _log.warning if failures == 1 or failures % 10 == 0 else _log.debug
-                say("waiting for the API server", error=error, reason=error.reason, attempt=failures)
+                delay_s = max(backoff.failed(), error.retry_after_s or 0.0)
+                log = _log.warning if backoff.take_warning() else _log.debug
+                log("waiting for the API server", error=error, reason=error.reason, attempt=backoff.failures)
                 await asyncio.sleep(delay_s)
             else:
-                if failures:
-                    _log.info("the API server answers", attempt=failures + 1)
+                if backoff.failures:
+                    _log.info("the API server answers", attempt=backoff.failures + 1)
                 return answer
 
     async def wait_reachable(self) -> str:

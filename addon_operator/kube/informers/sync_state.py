@@ -11,12 +11,11 @@ from addon_operator.errors import KubeError
 from addon_operator.kube.reachability import Reachability
 from addon_operator.kube.refs import Resource, permission
 from addon_operator.logs import get_logger
-from addon_operator.retry import RetryPolicy
+from addon_operator.retry import Backoff, RetryPolicy
 
 _log = get_logger("informer")
 
 _RETRY: Final = RetryPolicy(0.2, 10.0)
-_WORTH_A_WARNING: Final = 3
 _STEADY_S: Final = 10.0
 # Who cannot even be asked again was away, and may come back from a backup.
 _AWAY: Final = frozenset({500, 502, 503})
@@ -29,7 +28,6 @@ class SyncState:
 
     Attributes:
         synced: set once all objects of the first list were handed out; never cleared.
-        failures: attempts to list or watch that failed since the last one that worked.
     """
 
     def __init__(
@@ -51,12 +49,16 @@ class SyncState:
             on_error: told of each failure, and of None when it works again.
         """
         self.synced = asyncio.Event()
-        self.failures = 0
+        self._backoff = Backoff(_RETRY)
         self._synced_or_forbidden = asyncio.Event()
         self._resource, self._namespace, self._where = resource, namespace, where
         self._reachability, self._on_error = reachability, on_error
         self._error: KubeError | None = None
-        self._warned = False
+
+    @property
+    def failures(self) -> int:
+        """Attempts to list or watch that failed since the last one that worked."""
+        return self._backoff.failures
 
     async def wait_synced(self, timeout_s: float) -> None:
         """Waits until the first list has been handed out.
@@ -83,27 +85,26 @@ class SyncState:
 
     def works(self) -> None:
         """Notes that the watch brought something, or ended as it should."""
-        if self._warned:
-            self._warned = False
+        if self._backoff.warned:
             _log.info("the API server is watched again", resource=self._where, attempt=self.failures)
-        self.failures = 0
+        self._backoff.succeeded()
         self._recovered()
 
     def failed(self, error: KubeError, *, lasted_s: float) -> float:
         """Notes that listing or watching failed after `lasted_s` seconds; returns how long to wait before the next."""
         # A quiet watch has nothing to show for itself but its age.
-        self.failures = 1 if lasted_s >= _STEADY_S else self.failures + 1
+        if lasted_s >= _STEADY_S:
+            self._backoff.restart()
+        delay_s = self._backoff.failed() * random.uniform(0.5, 1.0)  # noqa: S311 -- spreads load
         self._error = error
         if error.status == 403 or self.synced.is_set():
             self._synced_or_forbidden.set()
         else:
             self._synced_or_forbidden.clear()
-        warns = self.failures >= _WORTH_A_WARNING and not self._warned and self._reachability.away_since is None
-        self._warned = self._warned or warns
+        warns = self._reachability.away_since is None and self._backoff.take_warning()
         log = _log.warning if warns else _log.debug
         log("the API server cannot be watched, trying again", resource=self._where, error=error, attempt=self.failures)
         self._on_error(error)
-        delay_s = _RETRY.delay_s(self.failures) * random.uniform(0.5, 1.0)  # noqa: S311 -- spreads load
         return max(delay_s, error.retry_after_s or 0.0)
 
     def was_away(self, error: KubeError) -> bool:
