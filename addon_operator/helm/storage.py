@@ -266,7 +266,7 @@ class ReleaseStorage:
     async def hand_over(self, name: str) -> dict[ObjectKey, str]:
         """Removes from a release the objects that other releases of ours contain by now: its uninstall spares them.
 
-        Helm lets a release take objects over, and then deletes them with the release that had them before (decision 13).
+        Helm lets a release take objects over, and then deletes them with the one that had them before (decision 13).
         Only the newest record counts. It loses its note with them, so that the release would be upgraded if it should
         be wanted again. Others whose records cannot be read count for nothing; a list that cannot be taken apart stays
         as a whole.
