@@ -47,7 +47,6 @@ class OperatorInspector:
         self,
         *,
         queues: QueueSet,
-        hooks: LoadedHooks,
         store: ValuesStore,
         registry: ModuleRegistry,
         enablement: Enablement,
@@ -59,7 +58,6 @@ class OperatorInspector:
         on_removals_confirmed: Callable[[Sequence[str]], None],
     ) -> None:
         self._queues = queues
-        self._hooks = hooks
         self._store = store
         self._registry = registry
         self._enablement = enablement
@@ -121,7 +119,7 @@ class OperatorInspector:
 
     def global_hooks(self) -> tuple[str, ...]:
         """Lists the names of the global hooks, sorted."""
-        return tuple(sorted(hook.id.name for hook in self._hooks.hooks))
+        return tuple(sorted(hook.id.name for hook in self._registry.global_hooks.hooks))
 
     def global_values(self) -> JsonValue:
         """Gives the effective global values."""
@@ -137,7 +135,7 @@ class OperatorInspector:
 
     def global_snapshots(self) -> JsonObject:
         """Gives hook -> binding -> items."""
-        return self._snapshots(self._hooks)
+        return self._snapshots(self._registry.global_hooks)
 
     def modules(self) -> tuple[ModuleView, ...]:
         """Lists all modules in run order."""

@@ -1,7 +1,7 @@
 """What hooks react to beside the lifecycle: objects, the clock, and requests to the API server.
 
 One place that starts and stops it for any hook, global or of a module. What an event leads to is decided elsewhere
-(`dispatch/intake.py`). Source: contract.md 3.1, 3.3, 3.4.
+(`dispatch/events.py`). Source: contract.md 3.1, 3.3, 3.4.
 """
 
 from __future__ import annotations

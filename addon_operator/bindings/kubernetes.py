@@ -19,6 +19,7 @@ from addon_operator.hooks.compaction import MOST_CONTEXTS, compact
 from addon_operator.hooks.config.model import Kubernetes
 from addon_operator.hooks.context import Context, ObjectEvent, Synchronization, fitting
 from addon_operator.hooks.hook import Hook
+from addon_operator.kube.events import Warn
 from addon_operator.kube.monitor import Change, Monitor, Monitors, WatchSpec
 from addon_operator.kube.refs import ObjectKey
 from addon_operator.kube.snapshot import Item
@@ -30,7 +31,6 @@ log = get_logger("hook")
 
 OnEvent: TypeAlias = Callable[[Hook, ObjectEvent], None]
 OnListed: TypeAlias = Callable[[Hook, Synchronization], bool]
-Warn: TypeAlias = Callable[[ObjectKey, str, str], None]
 
 _LISTED_WITHIN_S: Final = 60.0
 _WARN_EVERY_S: Final = 60.0

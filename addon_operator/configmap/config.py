@@ -8,27 +8,35 @@ difference is empty. Source: contract.md 2.8, 3.6.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from addon_operator.configmap.document import ConfigChange, ConfigDocument, diff, empty_document, parse, to_data
-from addon_operator.documents.jsondoc import JsonValue
 from addon_operator.errors import AddonOperatorError, ConfigMapError
 from addon_operator.logs import get_logger
-from addon_operator.values.patches import Operation, resolve
-from addon_operator.values.store import ValuesStore
+from addon_operator.values.patches import resolve
+from addon_operator.values.store import Proposal, StaleProposal, ValuesStore
 
 log = get_logger("configmap")
 
 
-class Source(Protocol):
-    """Where the ConfigMap is (`source.ConfigMapSource`)."""
+class ConfigEvents(Protocol):
+    """Who acts on new states of the ConfigMap."""
 
-    async def read(self) -> Mapping[str, str] | None:
-        """Gets its data; None if there is no ConfigMap."""
+    def config_accepted(self) -> None:
+        """A good new state waits to be applied."""
 
-    async def save(self, mutate: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Mapping[str, str]:
-        """Changes its data, on top of whatever is there, and gives what is stored afterwards."""
+    def config_refused(self, error: AddonOperatorError) -> None:
+        """A state cannot be used; the one in force stays."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Checked:
+    """A good state: what it says, which sections were checked, and what it makes of the values."""
+
+    document: ConfigDocument
+    keys: frozenset[str]
+    proposal: Proposal
 
 
 class OperatorConfig:
@@ -41,50 +49,53 @@ class OperatorConfig:
 
     def __init__(
         self,
-        source: Source,
         store: ValuesStore,
         *,
         where: str,
         module_keys: Callable[[], Collection[str]],
         checked_keys: Callable[[ConfigDocument], Collection[str]],
-        on_accepted: Callable[[], None],
-        on_rejected: Callable[[AddonOperatorError], None],
+        events: ConfigEvents,
     ) -> None:
+        """Begins with an empty state.
+
+        Args:
+            store: the values that states are made of.
+            where: the ConfigMap, as messages name it.
+            module_keys: section keys of the modules that exist.
+            checked_keys: the sections to validate if a state were in force.
+            events: told about states that arrive.
+        """
         self.in_force: ConfigDocument = empty_document()
         self.error: AddonOperatorError | None = None
         self.where = where
-        self._source = source
         self._store = store
         self._module_keys = module_keys
         self._checked_keys = checked_keys
-        self._on_accepted = on_accepted
-        self._on_rejected = on_rejected
+        self._events = events
         self._newest: Mapping[str, str] | None = None
-        self._waiting: ConfigDocument | None = None
+        self._waiting: _Checked | None = None
         self._warned: tuple[str, ...] = ()
 
-    async def load(self) -> None:
-        """Reads the ConfigMap at the start and puts it into force; a missing one is empty.
+    def load(self, data: Mapping[str, str] | None) -> None:
+        """Puts the state that the operator starts with into force; None means that there is no ConfigMap.
 
         Raises:
             ConfigMapError: it cannot be used.
             ValuesRejected: its values break the schemas.
-            KubeError: it cannot be read.
         """
-        data = await self._source.read()
         if data is None:
             log.warning(
                 "ConfigMap does not exist: the values of the files are in force; modules that only it enabled are held",
                 scope=self.where,
             )
-        self._commit(self._parse(data))
+        self._commit(self._check(self._parse(data)))
 
     def receive(self, data: Mapping[str, str] | None) -> None:
         """Takes a state of the ConfigMap from the watch; None means that it does not exist."""
         self._newest = data
         self._examine()
         if self.error is not None:
-            self._on_rejected(self.error)
+            self._events.config_refused(self.error)
 
     def recheck(self) -> None:
         """Looks again at a state that was refused: modules and schemas may be others by now."""
@@ -93,7 +104,7 @@ class OperatorConfig:
         said = str(self.error)
         self._examine()
         if self.error is not None and str(self.error) != said:
-            self._on_rejected(self.error)
+            self._events.config_refused(self.error)
 
     def apply(self) -> ConfigChange:
         """Puts the waiting state into force.
@@ -104,15 +115,15 @@ class OperatorConfig:
         Raises:
             ValuesRejected: values that were good when the state arrived break the schemas now; nothing changed.
         """
-        document, self._waiting = self._waiting, None
-        if document is None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is None:
             return diff(self.in_force, self.in_force)
-        change = diff(self.in_force, document)
+        change = diff(self.in_force, waiting.document)
         try:
-            self._commit(document)
+            self._commit(waiting)
         except AddonOperatorError as error:
             self.error = self._located(error)
-            self._on_rejected(self.error)
+            self._events.config_refused(self.error)
             raise
         return change
 
@@ -124,39 +135,34 @@ class OperatorConfig:
         """
         self._parse(self._newest)
 
-    async def save(
-        self, key: str, section: JsonValue | None, operations: Sequence[Operation], flags: Mapping[str, bool | None]
-    ) -> bool:
-        """Applies a hook's config patch to the ConfigMap, on top of whatever it holds at that moment.
-
-        What others have changed there meanwhile stays, and comes into force as a change of its own.
+    def patched(self, data: Mapping[str, str], key: str, proposal: Proposal) -> Mapping[str, str]:
+        """Applies what a hook changes to the data that the ConfigMap holds at this moment.
 
         Args:
-            key: the section, `global` or a module's.
-            section: what the operations make of the section in force, which is what the caller commits; None if it
-                stays as it is.
-            operations: with pointers that start with the section; empty if only flags change.
-            flags: section key -> enable flag to store; None takes it out.
-
-        Returns:
-            Whether a flag is another one now than the one that was in force.
+            data: what the ConfigMap holds.
+            key: the section of the hook's owner, `global` or a module's.
+            proposal: what the hook changes.
 
         Raises:
-            ConfigMapError: the ConfigMap is broken at this moment, so that it cannot be changed safely.
-            PatchError: the patch does not fit what the ConfigMap holds now.
-            KubeError: it cannot be written.
+            ConfigMapError: the data is broken, so that it cannot be changed safely.
+            PatchError: the patch does not fit what the data holds.
         """
+        if not proposal.config_operations:
+            return to_data(data, {}, proposal.config_flags)
+        before = self._parse(data).sections.get(key, {})
+        after = resolve(proposal.config_operations, {key: before}, f"config patch on {self.where}").document
+        section = after.get(key, {}) if isinstance(after, dict) else {}
+        return to_data(data, {key: section}, proposal.config_flags)
 
-        def mutate(data: Mapping[str, str]) -> Mapping[str, str]:
-            if not operations:
-                return to_data(data, {}, flags)
-            before = self._parse(data).sections.get(key, {})
-            after = resolve(operations, {key: before}, f"config patch on {self.where}").document
-            return to_data(data, {key: after.get(key, {}) if isinstance(after, dict) else {}}, flags)
+    def saved(self, key: str, proposal: Proposal, data: Mapping[str, str]) -> bool:
+        """Takes what the ConfigMap holds after a hook's change; what others changed in it waits as a new state.
 
-        data = await self._source.save(mutate)
+        Returns:
+            Whether an enable flag is another one now than the one that was in force.
+        """
         before = self.in_force.flags
-        self.in_force = self.in_force.with_changes({} if section is None else {key: section}, flags)
+        section = proposal.config_section
+        self.in_force = self.in_force.with_changes({} if section is None else {key: section}, proposal.config_flags)
         flags_changed = self.in_force.flags != before
         self.receive(data)
         return flags_changed
@@ -171,25 +177,35 @@ class OperatorConfig:
         self._warned = document.warnings
         return document
 
-    def _commit(self, document: ConfigDocument) -> None:
-        self._store.commit(self._store.propose_configmap(document.sections, self._checked_keys(document)))
+    def _check(self, document: ConfigDocument) -> _Checked:
+        keys = frozenset(self._checked_keys(document))
+        return _Checked(document, keys, self._store.propose_configmap(document.sections, keys))
+
+    def _commit(self, checked: _Checked) -> None:
+        """Commits a checked state; checks it again if values or enable flags have changed since."""
+        document = checked.document
+        if checked.keys != frozenset(self._checked_keys(document)):
+            checked = self._check(document)
+        try:
+            self._store.commit(checked.proposal)
+        except StaleProposal:
+            self._store.commit(self._check(document).proposal)
         self.in_force = document
 
     def _examine(self) -> None:
         """Finds out whether the newest state is good, and lets it wait if it is another one."""
         self.error = self._waiting = None
         try:
-            document = self._parse(self._newest)
-            self._store.propose_configmap(document.sections, self._checked_keys(document))
+            checked = self._check(self._parse(self._newest))
         except AddonOperatorError as error:
             self.error = self._located(error)
             return
-        if not diff(self.in_force, document).empty:
-            self._waiting = document
-            self._on_accepted()
+        if not diff(self.in_force, checked.document).empty:
+            self._waiting = checked
+            self._events.config_accepted()
             return
         # An empty ConfigMap says what a missing one says, but its silence means something else.
-        self.in_force = dataclasses.replace(self.in_force, exists=document.exists)
+        self.in_force = dataclasses.replace(self.in_force, exists=checked.document.exists)
 
     def _located(self, error: AddonOperatorError) -> ConfigMapError:
         return error if isinstance(error, ConfigMapError) else ConfigMapError(f"{self.where}: {error}")

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
+from addon_operator.configmap.config import OperatorConfig
+from addon_operator.dispatch.progress import Progress
 from addon_operator.dispatch.routing import global_values_changed, hook_tasks, plan_tasks
 from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonValue
 from addon_operator.errors import AddonOperatorError
-from addon_operator.hooks.call import HookId
 from addon_operator.hooks.config.model import LifecycleKind
 from addon_operator.logs import get_logger
 from addon_operator.metrics.operator import Metrics
@@ -30,31 +31,6 @@ from addon_operator.values.store import ValuesStore
 
 log = get_logger("converge")
 
-GlobalHooks = Callable[[LifecycleKind], Iterable[HookId]]
-
-
-@dataclasses.dataclass(slots=True)
-class Progress:
-    """How far converges have come since the operator started.
-
-    Attributes:
-        begun: the first one has begun.
-        first_done: set when the first one is over.
-        count: finished ones.
-        started_at: loop time at which the running one began; None if none runs.
-        activation: the reason of the first converge while it runs, else empty (the label of contract.md 2.15).
-    """
-
-    begun: bool = False
-    first_done: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
-    count: int = 0
-    started_at: float | None = None
-
-    @property
-    def activation(self) -> str:
-        """The reason of tasks while the first converge runs; empty afterwards."""
-        return "" if self.first_done.is_set() else Reason.OPERATOR_STARTUP
-
 
 class ConvergeHandler:
     """Advances a `Converge` task by one phase."""
@@ -69,11 +45,11 @@ class ConvergeHandler:
         enablement: Enablement,
         runner: ModuleRunner,
         holding: Holding,
-        global_hooks: GlobalHooks,
-        recheck_config: Callable[[], None],
+        config: OperatorConfig,
+        progress: Progress,
         metrics: Metrics,
     ) -> None:
-        self.progress = Progress()
+        self.progress = progress
         self._queue = queue
         self._loader = loader
         self._registry = registry
@@ -81,8 +57,7 @@ class ConvergeHandler:
         self._enablement = enablement
         self._runner = runner
         self._holding = holding
-        self._global_hooks = global_hooks
-        self._recheck_config = recheck_config
+        self._config = config
         self._metrics = metrics
 
     async def __call__(self, task: Task, converge: Converge) -> Outcome:
@@ -135,15 +110,6 @@ class ConvergeHandler:
             return False
         return True
 
-    def look_again(self) -> None:
-        """Queues a converge if values files or schemas on disk are not those in force any more."""
-        try:
-            sections = self._loader.scan().sections
-        except AddonOperatorError:
-            return  # the next converge reports it
-        if not self._store.is_made_of(sections):
-            self._queue.add_tail(global_values_changed(Reason.RELOAD_ALL, self._queue.waiting))
-
     async def _rescan(self) -> None:
         try:
             scan = self._loader.scan()
@@ -167,10 +133,11 @@ class ConvergeHandler:
             log.info("modules on disk changed", added=sorted(found - known), removed=sorted(known - found))
         self._store.replace_modules(scan.sections)
         self._registry.replace_modules(scan.modules)
-        self._recheck_config()
+        self._config.recheck()
 
     def _hooks(self, binding: LifecycleKind, task: Task) -> tuple[Task, ...]:
-        return hook_tasks(self._global_hooks(binding), binding, task.reason)
+        hooks = self._registry.global_hooks.bound_to(binding)
+        return hook_tasks([hook.id for hook in hooks], binding, task.reason)
 
     async def _plan(self, task: Task, converge: Converge) -> Outcome:
         await self._runner.settle()

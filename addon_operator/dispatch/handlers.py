@@ -12,7 +12,7 @@ from addon_operator.dispatch.hook_runs import HookRunHandler
 from addon_operator.dispatch.module_runs import ModuleRunHandler
 from addon_operator.dispatch.routing import FollowUp, config_applied, converge_next
 from addon_operator.errors import AddonOperatorError
-from addon_operator.logs import get_logger
+from addon_operator.logs import event_id, get_logger
 from addon_operator.modules.enablement import Enablement
 from addon_operator.modules.holding import Holding
 from addon_operator.modules.registry import ModuleRegistry
@@ -75,6 +75,10 @@ class Handlers:
         Raises:
             AddonOperatorError: the attempt failed and has to be made again.
         """
+        with event_id.handling(task.event_id):
+            return await self._attempt(task, queue)
+
+    async def _attempt(self, task: Task, queue: str) -> Outcome:
         match task.payload:
             case RunHook() as run:
                 return await self._hook_runs(task, run, queue)

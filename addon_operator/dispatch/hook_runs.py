@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
-from collections.abc import Callable
 
 from addon_operator.bindings.kubernetes import HookMonitors
-from addon_operator.dispatch.converge import Progress
+from addon_operator.dispatch.progress import Progress
 from addon_operator.dispatch.routing import global_values_changed, hook_changed_values
 from addon_operator.dispatch.throttles import Throttles
 from addon_operator.errors import HookError, HookUnreachable
@@ -39,18 +38,16 @@ class HookRunHandler:
         runner: ModuleRunner,
         hooks: HookRuns,
         monitors: HookMonitors,
-        find_hook: Callable[[HookId], Hook | None],
     ) -> None:
         """Takes its dependencies.
 
         Args:
             queue: the main queue, for what follows from changed values.
             progress: whether the first converge runs.
-            registry: which modules are enabled.
+            registry: finds hooks, and says which modules are enabled.
             runner: drops hooks of modules whose files are gone.
             hooks: runs one hook and puts its results into effect.
             monitors: of `kubernetes` bindings.
-            find_hook: returns the hook as it is now; None if it is gone.
         """
         self._queue = queue
         self._progress = progress
@@ -58,7 +55,6 @@ class HookRunHandler:
         self._runner = runner
         self._hooks = hooks
         self._monitors = monitors
-        self._find_hook = find_hook
         self._throttles = Throttles(lambda hook: self._find(hook) is not None)
 
     async def __call__(self, task: Task, run: RunHook, queue: str) -> Outcome:
@@ -87,7 +83,7 @@ class HookRunHandler:
     def _find(self, hook: HookId) -> Hook | None:
         """Returns a hook that may run; None if it is gone or its module is disabled."""
         served = hook.module is None or self._registry.is_enabled(hook.module)
-        return self._find_hook(hook) if served else None
+        return self._registry.find_hook(hook) if served else None
 
     def _throttled_s(self, hook: Hook) -> float:
         return self._throttles.wait_s(hook.id, hook.config.throttle, asyncio.get_running_loop().time())

@@ -17,6 +17,7 @@ from addon_operator.hooks.config.model import Admission, Conversion
 from addon_operator.hooks.context import Convert, Review
 from addon_operator.hooks.effects import HookRuns, Run
 from addon_operator.hooks.hook import Hook
+from addon_operator.logs.event_id import new_event
 from addon_operator.metrics.operator import Metrics
 from addon_operator.webhooks.review import (
     AdmissionAnswer,
@@ -74,14 +75,15 @@ class HookReviewer:
             return answer
 
     async def _run(self, hook: HookId, run: Run) -> bytes:
-        try:
-            changes, data = await self._hooks.review(self._hook(hook), run)
-        except HookFailed as error:
-            # What the hook printed is in the log; the answer goes to whoever made the request.
-            raise HookError(f"{error.brief} (see the operator's log)") from error
-        if changes:
-            self._on_changes(hook, changes)
-        return data
+        with new_event():
+            try:
+                changes, data = await self._hooks.review(self._hook(hook), run)
+            except HookFailed as error:
+                # What the hook printed is in the log; the answer goes to whoever made the request.
+                raise HookError(f"{error.brief} (see the operator's log)") from error
+            if changes:
+                self._on_changes(hook, changes)
+            return data
 
     @contextlib.contextmanager
     def _counted(self, hook: HookId, binding: str) -> Iterator[list[str]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Coroutine
-from typing import Final, TypeVar, assert_never
+from typing import Final, Protocol, TypeVar, assert_never
 
 from addon_operator.cancellation import finish
 from addon_operator.documents.jsondoc import JsonObject
@@ -17,7 +17,7 @@ from addon_operator.errors import AddonOperatorError, InvariantBroken, KubeError
 from addon_operator.helm import manifest
 from addon_operator.helm import traits as chart_traits
 from addon_operator.helm.chart import ChartReader
-from addon_operator.helm.client import ChartRequest, HelmClient, UpgradeResult
+from addon_operator.helm.client import ChartRequest, UpgradeResult
 from addon_operator.helm.cluster import Cluster
 from addon_operator.helm.healing import Healing
 from addon_operator.helm.orphans import Leftovers
@@ -30,6 +30,7 @@ from addon_operator.helm.release import (
 )
 from addon_operator.helm.storage import ReleaseStorage
 from addon_operator.helm.traits import ChartTraits, changed_words
+from addon_operator.kube.discovery import Discovery
 from addon_operator.logs import get_logger
 from addon_operator.values.layers import EnabledBy
 
@@ -38,6 +39,29 @@ _MOST_STEPS: Final = 12
 _T = TypeVar("_T")
 
 _log = get_logger("helm")
+
+
+class Helm(Protocol):
+    """What is needed of helm; the program is `client.HelmClient`."""
+
+    @property
+    def version(self) -> str:
+        """As `client.HelmClient.version`."""
+
+    @property
+    def extra_labels(self) -> tuple[tuple[str, str], ...]:
+        """As `client.HelmClient.extra_labels`."""
+
+    async def upgrade(
+        self, request: ChartRequest, fingerprint: str, *, revision: int, unless: str | None = None
+    ) -> UpgradeResult | None:
+        """As `client.HelmClient.upgrade`."""
+
+    async def template(self, request: ChartRequest, *, kube_version: str, apis: Discovery, exact: bool) -> str:
+        """As `client.HelmClient.template`."""
+
+    async def uninstall(self, name: str, *, keep_record: bool = False) -> None:
+        """As `client.HelmClient.uninstall`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,7 +85,7 @@ class Deployer:
     def __init__(
         self,
         *,
-        client: HelmClient,
+        client: Helm,
         storage: ReleaseStorage,
         healing: Healing,
         cluster: Cluster,

@@ -73,19 +73,16 @@ class ReleaseStorage:
         namespace: theirs.
     """
 
-    def __init__(
-        self, client: KubeClient, namespace: str, *, on_change: Callable[[str], None] = lambda _name: None
-    ) -> None:
+    def __init__(self, client: KubeClient, namespace: str) -> None:
         """Prepares the watch; `run` does the work.
 
         Args:
             client: the API server.
             namespace: of the releases.
-            on_change: told the name of a release whenever one of its records changes, whoever changed it.
         """
         self._client = client
         self.namespace = namespace
-        self._on_change = on_change
+        self._on_change: Callable[[str], None] = lambda _name: None
         self._records: dict[str, dict[int, _Record]] = {}
         self._changed = asyncio.Event()
         self._reflector = Reflector(
@@ -98,8 +95,13 @@ class ReleaseStorage:
             handler=self._take,
         )
 
-    async def run(self) -> None:
-        """Watches until it is cancelled."""
+    async def run(self, on_change: Callable[[str], None] = lambda _name: None) -> None:
+        """Watches until it is cancelled.
+
+        Args:
+            on_change: called with the name of a release whenever one of its records changes, whoever changed it.
+        """
+        self._on_change = on_change
         await self._reflector.run()
 
     async def wait_synced(self, timeout_s: float) -> None:

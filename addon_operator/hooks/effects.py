@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from addon_operator.cancellation import finish
-from addon_operator.configmap.config import OperatorConfig
+from addon_operator.configmap.writer import ConfigMapWriter
 from addon_operator.errors import AddonOperatorError, BadReply, HookError, HookFailed, InputError
 from addon_operator.hooks.call import Changes, Effects, HookCall, HookId, Response
 from addon_operator.hooks.config.model import Kubernetes
@@ -31,7 +31,6 @@ from addon_operator.metrics.hook_runs import HookLabels, RunOutcome
 from addon_operator.metrics.hooks import MetricsProposal
 from addon_operator.metrics.operator import Metrics
 from addon_operator.process.child import Exit
-from addon_operator.values import patches
 from addon_operator.values.layers import module_name, section_key
 from addon_operator.values.store import Proposal, StaleProposal, ValuesStore
 
@@ -82,7 +81,7 @@ class HookRuns:
         *,
         engine: HookEngine,
         store: ValuesStore,
-        config: OperatorConfig,
+        config_map: ConfigMapWriter,
         patcher: ObjectPatcher,
         metrics: Metrics,
         enabled_modules: Callable[[], Sequence[str]],
@@ -91,7 +90,7 @@ class HookRuns:
     ) -> None:
         self._engine = engine
         self._store = store
-        self._config = config
+        self._config_map = config_map
         self._patcher = patcher
         self._metrics = metrics
         self._enabled_modules = enabled_modules
@@ -157,16 +156,15 @@ class HookRuns:
         decoded = await asyncio.to_thread(self._decode, hook, effects) if large else self._decode(hook, effects)
         proposal = self._propose(hook, key, effects)
         if proposal is not None and proposal.config_section is not None:
-            self._config.check_writable()
+            self._config_map.check()
         self._note_dropped(hook, self._metrics.hooks.commit(decoded.metrics))
         if decoded.objects:
             await self._patcher.apply(decoded.objects)
         if proposal is None:
             return Changes()
-        if proposal.config_section is not None or proposal.config_flags:
-            owned = patches.split(effects.config_patch, key, str(hook))
-            if await self._config.save(key, proposal.config_section, owned.section, proposal.config_flags):
-                self._flags_changed.add(hook)
+        configures = proposal.config_section is not None or proposal.config_flags
+        if configures and await self._config_map.save(key, proposal):
+            self._flags_changed.add(hook)
         self._commit(hook, key, effects, proposal)
         for flag in sorted(flag for flag in proposal.enabled_changed if not self._store.has(flag)):
             reason = f"{flag}Enabled: there is no module {module_name(flag)!r}"

@@ -10,11 +10,11 @@ import contextlib
 import signal
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from addon_operator.documents.jsondoc import JsonValue
 from addon_operator.errors import BadReply, HookConfigError, HookError, HookFailed, HookTimedOut, HookUnreachable
-from addon_operator.hooks import files, transport_local
+from addon_operator.hooks import files
 from addon_operator.hooks.call import ENABLED_SCRIPT, EnabledAnswer, HookCall, HookId, HookResult, Scope
 from addon_operator.hooks.config import parser
 from addon_operator.hooks.config.model import HookConfig
@@ -22,6 +22,7 @@ from addon_operator.hooks.files import Content, Workspace
 from addon_operator.hooks.output import HookOutput
 from addon_operator.logs import get_logger
 from addon_operator.process.child import Exit
+from addon_operator.process.output import LineSink
 from addon_operator.process.private_directory import PrivateDirectory
 
 _STDERR_CHARS: Final = 2000
@@ -31,12 +32,43 @@ _LARGE_BYTES: Final = 2**20
 _log = get_logger("hook")
 
 
+class HookTransport(Protocol):
+    """Where hooks run; the operator's own processes are `transport_local.LocalTransport`."""
+
+    async def execute(
+        self,
+        path: Path,
+        *,
+        hook: HookId,
+        environment: Mapping[str, str],
+        timeout_s: float,
+        grace_s: float,
+        on_line: LineSink,
+    ) -> Exit:
+        """Runs a hook without arguments and returns how it ended.
+
+        Raises:
+            HookUnreachable: it cannot be started; the message says why.
+        """
+
+    async def ask_config(
+        self, path: Path, *, hook: HookId, environment: Mapping[str, str], timeout_s: float, grace_s: float
+    ) -> tuple[Exit, bytes]:
+        """Runs a hook with `--config` and returns how it ended and what it printed.
+
+        Raises:
+            HookUnreachable: it cannot be started; the message says why.
+            BadReply: it printed more than 1 MiB.
+        """
+
+
 class HookEngine:
     """The one way to run hooks."""
 
     def __init__(
         self,
         *,
+        transport: HookTransport,
         tmp_dir: PrivateDirectory,
         environment: Mapping[str, str],
         keep_files: bool,
@@ -48,6 +80,7 @@ class HookEngine:
         """Prepares; starts nothing.
 
         Args:
+            transport: where hooks run.
             tmp_dir: where the files of a run go.
             environment: of the operator; each hook gets all of it.
             keep_files: whether the files stay after a run, for debugging.
@@ -56,6 +89,7 @@ class HookEngine:
             enabled_timeout_s: how long an `enabled` script may take.
             proxy_json: whether JSON lines of hooks are passed on as they are.
         """
+        self._transport = transport
         self._tmp_dir = tmp_dir
         self._environment = dict(environment)
         self._keep_files = keep_files
@@ -109,7 +143,7 @@ class HookEngine:
         """
         timeout_s = self._config_timeout_s
         try:
-            ended, printed = await transport_local.ask_config(
+            ended, printed = await self._transport.ask_config(
                 path, hook=hook, environment=self._environment, timeout_s=timeout_s, grace_s=self._grace_s
             )
             _check_exit(ended, hook, what="--config", timeout_s=timeout_s)
@@ -125,7 +159,7 @@ class HookEngine:
         self, path: Path, hook: HookId, workspace: Workspace, *, timeout_s: float, fields: Mapping[str, str]
     ) -> Exit:
         log = _log.bind(hook=hook.name, module=hook.module, **fields)
-        ended = await transport_local.execute(
+        ended = await self._transport.execute(
             path,
             hook=hook,
             environment={**self._environment, **workspace.environment()},

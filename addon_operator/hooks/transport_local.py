@@ -18,45 +18,48 @@ _MAX_CONFIG_BYTES: Final = 2**20
 _MAX_SHEBANG_BYTES: Final = 256
 
 
-async def execute(
-    path: Path,
-    *,
-    hook: HookId,
-    environment: Mapping[str, str],
-    timeout_s: float,
-    grace_s: float,
-    on_line: LineSink,
-) -> Exit:
-    """Runs a hook without arguments.
+class LocalTransport:
+    """Runs executables as child processes (`engine.HookTransport`)."""
 
-    Raises:
-        HookUnreachable: it cannot be started; the message says why.
-    """
-    argv, env = _command(path, hook, environment)
-    try:
-        return await child.run(argv, env=env, timeout_s=timeout_s, grace_s=grace_s, on_line=on_line)
-    except OSError as error:
-        raise _unreachable(path, hook, error) from error
+    async def execute(
+        self,
+        path: Path,
+        *,
+        hook: HookId,
+        environment: Mapping[str, str],
+        timeout_s: float,
+        grace_s: float,
+        on_line: LineSink,
+    ) -> Exit:
+        """Runs a hook without arguments.
 
+        Raises:
+            HookUnreachable: it cannot be started; the message says why.
+        """
+        argv, env = _command(path, hook, environment)
+        try:
+            return await child.run(argv, env=env, timeout_s=timeout_s, grace_s=grace_s, on_line=on_line)
+        except OSError as error:
+            raise _unreachable(path, hook, error) from error
 
-async def ask_config(
-    path: Path, *, hook: HookId, environment: Mapping[str, str], timeout_s: float, grace_s: float
-) -> tuple[Exit, bytes]:
-    """Runs a hook with `--config`; answers how it ended and what it printed.
+    async def ask_config(
+        self, path: Path, *, hook: HookId, environment: Mapping[str, str], timeout_s: float, grace_s: float
+    ) -> tuple[Exit, bytes]:
+        """Runs a hook with `--config`; answers how it ended and what it printed.
 
-    Raises:
-        HookUnreachable: it cannot be started; the message says why.
-        BadReply: it printed more than 1 MiB.
-    """
-    argv, env = _command(path, hook, environment)
-    try:
-        return await child.capture(
-            [*argv, "--config"], env=env, timeout_s=timeout_s, grace_s=grace_s, max_bytes=_MAX_CONFIG_BYTES
-        )
-    except OSError as error:
-        if error.errno == errno.EFBIG:
-            raise BadReply(f"{hook}: --config printed {error.strerror}") from error
-        raise _unreachable(path, hook, error) from error
+        Raises:
+            HookUnreachable: it cannot be started; the message says why.
+            BadReply: it printed more than 1 MiB.
+        """
+        argv, env = _command(path, hook, environment)
+        try:
+            return await child.capture(
+                [*argv, "--config"], env=env, timeout_s=timeout_s, grace_s=grace_s, max_bytes=_MAX_CONFIG_BYTES
+            )
+        except OSError as error:
+            if error.errno == errno.EFBIG:
+                raise BadReply(f"{hook}: --config printed {error.strerror}") from error
+            raise _unreachable(path, hook, error) from error
 
 
 def _command(path: Path, hook: HookId, environment: Mapping[str, str]) -> tuple[list[str], Mapping[str, str]]:

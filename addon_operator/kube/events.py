@@ -1,13 +1,16 @@
 """Kubernetes Events: what the operator tells people who look at an object with kubectl.
 
-An Event is a courtesy: if it cannot be written, the log says so and nothing else changes. Messages hold what the log
+Nobody waits for an Event: if it cannot be written, the log says so and nothing else changes. Messages hold what the log
 may hold: paths and names, never values.
 """
 
 from __future__ import annotations
 
+import asyncio
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import TypeAlias
 
 from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonObject
@@ -20,20 +23,49 @@ _log = get_logger("kube")
 
 _LONGEST_NOTE = 1000
 
+Warn: TypeAlias = Callable[[ObjectKey, str, str], None]
+"""Writes a warning about an object, without waiting for it: object, reason, message (`EventRecorder.warn`)."""
 
-async def warn(client: KubeClient, about: ObjectKey, *, reason: str, message: str) -> None:
-    """Writes a warning about an object of a namespace.
 
-    Args:
-        client: the connection.
-        about: the object; its namespace is that of the Event.
-        reason: one CamelCase word.
-        message: for people; cut at 1,000 characters.
-    """
-    # What has no namespace of its own has its Events in this one, as everywhere in Kubernetes.
-    namespace = about.namespace or "default"
+class EventRecorder:
+    """Writes Events in the background."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+        self._writing: set[asyncio.Task[None]] = set()
+
+    def warn(self, about: ObjectKey, reason: str, message: str) -> None:
+        """Begins to write a warning about an object, and returns at once.
+
+        Args:
+            about: the object; its namespace is that of the Event.
+            reason: one CamelCase word.
+            message: for people; cut at 1,000 characters.
+        """
+        task = asyncio.create_task(self._write(about, reason, message), name=f"Event {reason} about {about}")
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+
+    async def close(self) -> None:
+        """Gives up what is not written yet."""
+        for task in self._writing:
+            task.cancel()
+        await asyncio.gather(*self._writing, return_exceptions=True)
+
+    async def _write(self, about: ObjectKey, reason: str, message: str) -> None:
+        # What has no namespace of its own has its Events in this one, as everywhere in Kubernetes.
+        namespace = about.namespace or "default"
+        path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+        body = jsondoc.dumps(_warning(about, namespace, reason, message))
+        try:
+            await self._client.request("POST", path, body=body, timeout_s=10.0)
+        except AddonOperatorError as error:
+            _log.warning("an Event could not be written", object=str(about), error=error)
+
+
+def _warning(about: ObjectKey, namespace: str, reason: str, message: str) -> JsonObject:
     now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    body: JsonObject = {
+    return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
         "metadata": {"name": f"{about.name}.{uuid.uuid4().hex[:16]}", "namespace": namespace},
@@ -51,8 +83,3 @@ async def warn(client: KubeClient, about: ObjectKey, *, reason: str, message: st
         "reportingController": "addon-operator",
         "reportingInstance": "addon-operator",
     }
-    path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
-    try:
-        await client.request("POST", path, body=jsondoc.dumps(body), timeout_s=10.0)
-    except AddonOperatorError as error:
-        _log.warning("an Event could not be written", reason=str(about), error=error)

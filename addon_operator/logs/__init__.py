@@ -1,6 +1,6 @@
 """The log: one JSON, text or coloured line for each event, constant message plus fields.
 
-Fields come from one list: task_id queue task hook scope binding module release attempt duration_s outcome
+Fields come from one list: event_id task_id queue task hook scope binding module release attempt duration_s outcome
 reason; hooks' own keys arrive as hook_*. Values, Secrets and patches are never logged. `error` holds the text of an
 exception of ours, whose messages keep the same promise; of one of others, it holds the type.
 """
@@ -20,7 +20,7 @@ from typing import Literal, TextIO
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
-from addon_operator.logs import traces
+from addon_operator.logs import event_id, traces
 from addon_operator.logs.repeats import Repeats
 
 LogType = Literal["text", "json", "color"]
@@ -98,7 +98,13 @@ def configure(
     """
     _threshold.level = log_level
     holding_back = _HoldBack(repeats or Repeats())
-    processors: list[Processor] = [_threshold.drop_below, structlog.processors.add_log_level, _error_text, holding_back]
+    processors: list[Processor] = [
+        _threshold.drop_below,
+        structlog.processors.add_log_level,
+        _event,
+        _error_text,
+        holding_back,
+    ]
     if with_time:
         processors.append(structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"))
     processors += _renderers(kind)
@@ -164,6 +170,12 @@ class _OfLibraries(logging.Handler):
         level = max((level for level in LEVELS.values() if level <= record.levelno), default=LEVELS["debug"])
         error = record.exc_info[1] if record.exc_info else None
         get_logger(record.name).log(level, text, error=error, exc_info=error)
+
+
+def _event(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    if current := event_id.current():
+        event.setdefault("event_id", current)
+    return event
 
 
 def _error_text(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 Event: TypeAlias = Mapping[str, object]
 
 # What differs between two lines that say the same.
-_PASSING: Final = frozenset({"task_id", "attempt", "duration_s", "stack", "time", "repeated", "similar"})
+_PASSING: Final = frozenset({"event_id", "task_id", "attempt", "duration_s", "stack", "time", "repeated", "similar"})
 # Who a line is about: lines about different ones are never similar.
 _ABOUT: Final = ("level", "component", "event", "task", "queue", "module", "hook", "binding", "release", "scope")
 _MOST_KEYS: Final = 5000

@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from typing import Protocol
 
+from addon_operator.configmap.config import OperatorConfig
 from addon_operator.configmap.document import NO_RECONCILIATION
 from addon_operator.helm.client import ChartRequest
 from addon_operator.helm.deploy import Deployer
@@ -19,8 +21,15 @@ from addon_operator.helm.storage import ReleaseStorage
 from addon_operator.metrics.operator import Metrics
 from addon_operator.modules.module import Module
 from addon_operator.modules.registry import ModuleState
-from addon_operator.values.layers import EnabledBy
+from addon_operator.values.layers import EnabledBy, section_key
 from addon_operator.values.store import ValuesStore
+
+
+class ReleaseEvents(Protocol):
+    """Who acts on what others do to releases."""
+
+    def release_changed(self, facts: ReleaseFacts) -> None:
+        """Somebody else rolled back, upgraded or removed a release."""
 
 
 class ModuleDeployment:
@@ -33,15 +42,17 @@ class ModuleDeployment:
         storage: ReleaseStorage,
         healing: Healing,
         store: ValuesStore,
-        maintenance: Callable[[], Mapping[str, str]],
+        config: OperatorConfig,
         metrics: Metrics,
+        events: ReleaseEvents,
     ) -> None:
         self._deployer = deployer
         self._storage = storage
         self._healing = healing
         self._store = store
-        self._maintenance = maintenance
+        self._config = config
         self._metrics = metrics
+        self._events = events
 
     def facts(self, name: str) -> ReleaseFacts:
         """What is known about a release, absent objects included, from memory."""
@@ -96,13 +107,16 @@ class ModuleDeployment:
         finally:
             self._healing.resume(name)
 
-    def attends(self, module: Module) -> bool:
-        """Whether changes that others make to the release of a module at rest are answered.
+    def on_release_changed(self, name: str) -> None:
+        """Reports what others do to a release.
 
         Not in maintenance mode, nor while the outcome of our own last upgrade is still being noted.
         """
-        in_maintenance = self._maintenance().get(module.key) == NO_RECONCILIATION
-        return module.has_release and not in_maintenance and not self._deployer.notes(module.name)
+        if not self._in_maintenance(section_key(name)) and not self._deployer.notes(name):
+            self._events.release_changed(self._storage.facts(name))
+
+    def _in_maintenance(self, key: str) -> bool:
+        return self._config.in_force.maintenance.get(key) == NO_RECONCILIATION
 
     async def settle(self) -> None:
         """Waits until the outcome of every upgrade is noted on its release.
@@ -125,7 +139,7 @@ class ModuleDeployment:
             ModuleError: the chart cannot be read.
             KubeError: the API server refused or does not answer.
         """
-        mode = self._maintenance().get(module.key, "")
+        mode = self._config.in_force.maintenance.get(module.key, "")
         self._metrics.modules.maintenance(module.name, mode)
         if mode == NO_RECONCILIATION:
             self._healing.forget(module.name)

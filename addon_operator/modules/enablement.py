@@ -6,8 +6,9 @@ Source: contract.md 2.10.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 
+from addon_operator.configmap.config import OperatorConfig
 from addon_operator.configmap.document import ConfigDocument
 from addon_operator.errors import HookError
 from addon_operator.hooks.engine import HookEngine
@@ -16,6 +17,39 @@ from addon_operator.modules.plan import Verdict, flag_chain, flag_says
 from addon_operator.modules.registry import ModuleRegistry
 from addon_operator.values.layers import CONFIG_MAP_SOURCE, EnableFlag
 from addon_operator.values.store import ValuesStore
+
+
+class EnableFlags:
+    """What the flags say about modules, without asking scripts."""
+
+    def __init__(self, registry: ModuleRegistry, store: ValuesStore, *, config_map: str) -> None:
+        """Takes what it uses; `config_map` is `namespace/name` of the ConfigMap, as places of flags name it."""
+        self._registry = registry
+        self._store = store
+        self._config_map = config_map
+
+    def chain(self, module: Module, config: ConfigDocument) -> tuple[EnableFlag, ...]:
+        """Lists what all sources say about a module, weakest first, if this state of the ConfigMap is in force."""
+        dynamic = {
+            key: EnableFlag(value, "global hook", str(self._store.enabled_origin(key) or "").removeprefix("hook "))
+            for key, value in self._store.enabled_patches.items()
+        }
+        return flag_chain(module, dynamic=dynamic, config=self.of_config_map(config))
+
+    def of_config_map(self, config: ConfigDocument) -> Mapping[str, EnableFlag]:
+        """Returns section key -> flag of a state of the ConfigMap, also of modules that do not exist."""
+        return {
+            key: EnableFlag(value, CONFIG_MAP_SOURCE, f"{self._config_map}, key {key}Enabled")
+            for key, value in config.flags.items()
+        }
+
+    def enabled(self, config: ConfigDocument) -> tuple[Module, ...]:
+        """Lists the modules whose flags say enabled, in run order."""
+        return tuple(module for module in self._registry.modules if flag_says(self.chain(module, config)))
+
+    def checked_keys(self, config: ConfigDocument) -> frozenset[str]:
+        """Returns the keys of the sections whose values have to be valid: `global` and the enabled modules."""
+        return frozenset({"global", *(module.key for module in self.enabled(config))})
 
 
 class Enablement:
@@ -30,40 +64,28 @@ class Enablement:
         *,
         registry: ModuleRegistry,
         store: ValuesStore,
+        flags: EnableFlags,
         engine: HookEngine,
-        config: Callable[[], ConfigDocument],
-        config_name: str,
+        config: OperatorConfig,
     ) -> None:
         self._registry = registry
         self._store = store
+        self._flags = flags
         self._engine = engine
         self._config = config
-        self._config_name = config_name
         self.script_errors: dict[str, str] = {}
 
-    def chain(self, module: Module, config: ConfigDocument | None = None) -> tuple[EnableFlag, ...]:
-        """Lists what all sources say about a module, weakest first.
+    def chain(self, module: Module) -> tuple[EnableFlag, ...]:
+        """Lists what all sources say about a module now, weakest first."""
+        return self._flags.chain(module, self._config.in_force)
 
-        Args:
-            module: which one.
-            config: a ConfigMap that is not in force yet; None for the one that is.
-        """
-        dynamic = {
-            key: EnableFlag(value, "global hook", str(self._store.enabled_origin(key) or "").removeprefix("hook "))
-            for key, value in self._store.enabled_patches.items()
-        }
-        return flag_chain(module, dynamic=dynamic, config=self.config_flags(config))
+    def config_flags(self) -> Mapping[str, EnableFlag]:
+        """Returns section key -> flag of the ConfigMap in force, also of modules that do not exist."""
+        return self._flags.of_config_map(self._config.in_force)
 
-    def config_flags(self, config: ConfigDocument | None = None) -> Mapping[str, EnableFlag]:
-        """Returns section key -> flag of the ConfigMap, also of modules that do not exist; `config` as for `chain`."""
-        return {
-            key: EnableFlag(value, CONFIG_MAP_SOURCE, f"{self._config_name}, key {key}Enabled")
-            for key, value in (config or self._config()).flags.items()
-        }
-
-    def flagged(self, config: ConfigDocument | None = None) -> tuple[Module, ...]:
-        """Lists the modules whose flags say enabled, in run order, without asking scripts; `config` as for `chain`."""
-        return tuple(module for module in self._registry.modules if flag_says(self.chain(module, config)))
+    def flagged(self) -> tuple[Module, ...]:
+        """Lists the modules whose flags say enabled now, in run order, without asking scripts."""
+        return self._flags.enabled(self._config.in_force)
 
     async def evaluate_all(self) -> Mapping[str, Verdict]:
         """Gives a verdict for every module.

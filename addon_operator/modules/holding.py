@@ -6,7 +6,9 @@ Which are held is decided in `removals.py`, as a part of the plan. Source: docs/
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
 
+from addon_operator.configmap.config import OperatorConfig
 from addon_operator.helm.release import ReleaseFacts
 from addon_operator.logs import get_logger
 from addon_operator.metrics.operator import Metrics
@@ -26,6 +28,16 @@ WHAT_NEXT = (
 """What a person can do about held modules."""
 
 
+class ConfigMapIdentity(Protocol):
+    """Which ConfigMap there is (`configmap.source.ConfigMapSource`).
+
+    Attributes:
+        uid: of the ConfigMap; the last one's if it is gone.
+    """
+
+    uid: str
+
+
 class Holding:
     """Knows what is installed, and puts into force what a plan holds."""
 
@@ -35,8 +47,8 @@ class Holding:
         registry: ModuleRegistry,
         runner: ModuleRunner,
         deployment: ModuleDeployment,
-        config_map: str,
-        config_map_uid: Callable[[], str],
+        config: OperatorConfig,
+        source: ConfigMapIdentity,
         ignored_release: str | None,
         limit: int | None,
         metrics: Metrics,
@@ -48,8 +60,8 @@ class Holding:
             registry: where the result is kept.
             runner: ends what the hooks of a held module react to.
             deployment: knows the releases, and keeps the result on them.
-            config_map: as messages name it.
-            config_map_uid: of the one in force; empty if it does not exist.
+            config: says whether the ConfigMap exists.
+            source: says which one it is.
             ignored_release: never removed.
             limit: the setting `max_removals`.
             metrics: counts held modules.
@@ -58,8 +70,8 @@ class Holding:
         self._registry = registry
         self._runner = runner
         self._deployment = deployment
-        self._config_map = config_map
-        self._config_map_uid = config_map_uid
+        self._config = config
+        self._source = source
         self._ignored_release = ignored_release
         self._limit = limit
         self._metrics = metrics
@@ -68,7 +80,7 @@ class Holding:
     @property
     def config_map_uid(self) -> str:
         """The uid of the ConfigMap in force; empty if it does not exist."""
-        return self._config_map_uid()
+        return self._source.uid if self._config.in_force.exists else ""
 
     def orphans(self) -> tuple[str, ...]:
         """Names of the releases of ours that no module has, sorted; without the one that is never removed."""
@@ -90,11 +102,11 @@ class Holding:
     def _replacement(self, release: ReleaseFacts) -> str:
         """Says why a module is held that was not enabled in this process; empty if its ConfigMap is the same."""
         known = release.enabled_by.config_map if release.enabled_by else ""
-        return config_map_was_replaced(self._config_map) if known and self.config_map_uid not in {"", known} else ""
+        return config_map_was_replaced(self._config.where) if known and self.config_map_uid not in {"", known} else ""
 
     def rules(self) -> RemovalRules:
         """Which removals have to wait at this moment."""
-        missing = None if self.config_map_uid else self._config_map
+        missing = None if self.config_map_uid else self._config.where
         return RemovalRules(missing, self._registry.confirmed, self._limit)
 
     def confirm(self, names: Collection[str]) -> None:

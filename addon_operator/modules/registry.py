@@ -86,16 +86,18 @@ class ModuleState:
 
 
 class ModuleRegistry:
-    """All modules by name, in run order.
+    """All modules by name, in run order, and the global hooks.
 
     Attributes:
+        global_hooks: read once, at the start.
         scan_error: why what was last found on disk could not be read; None if it could, and the modules are of then.
         scan_warnings: what else was strange about it.
         held: name -> reason, of the modules and releases that are neither upgraded nor removed (`removals.hold`).
         confirmed: names whose removal a person has confirmed, until they are removed or enabled.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, global_hooks: LoadedHooks | None = None) -> None:
+        self.global_hooks = global_hooks or LoadedHooks()
         self.scan_error: str | None = None
         self.scan_warnings: tuple[str, ...] = ()
         self.held: Mapping[str, str] = {}
@@ -136,8 +138,10 @@ class ModuleRegistry:
         return self._states.setdefault(name, ModuleState())
 
     def find_hook(self, hook: HookId) -> Hook | None:
-        """Finds a hook of a module, also of one that is being disabled; None if it does not have it (any more)."""
-        state = self._states.get(hook.module or "")
+        """Finds a hook, also of a module that is being disabled; None if there is none of this name (any more)."""
+        if hook.module is None:
+            return self.global_hooks.find(hook)
+        state = self._states.get(hook.module)
         return state.hooks.find(hook) if state and state.hooks else None
 
     def verdict(self, name: str) -> Verdict | None:

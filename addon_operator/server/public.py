@@ -1,6 +1,6 @@
 """The HTTP server for probes and Prometheus.
 
-It knows nothing of the operator: it asks the four callables it was given. Values are never served here. `app` starts it
+It knows nothing of the operator: it asks the callables it was given. Values are never served here. `app` starts it
 first and stops it last.
 
 Source: contract.md 2.16.
@@ -15,7 +15,7 @@ from aiohttp import web
 
 from addon_operator.documents import jsondoc
 from addon_operator.errors import SettingsError
-from addon_operator.server.status import ConvergeStatus
+from addon_operator.server.status import OperatorStatus
 from addon_operator.serving.http_server import HttpServer, Limits
 
 _WITHOUT_PAUSE_S = 0.01
@@ -34,10 +34,9 @@ class PublicServer:
     """Serves `/healthz`, `/readyz`, `/status/converge`, `/metrics`, `/metrics/hooks`, `/discovery` and an index.
 
     Args:
-        converge: where the converges are.
+        status: what readiness and the status page conclude from.
         troubles: what makes the process unfit to go on, one reason each; empty means healthy. A liveness probe restarts
             the operator for them, so only what a restart mends belongs here.
-        unready: what else makes it not ready, one reason each.
         metrics: the operator's series in Prometheus text format, in pieces that take a few milliseconds each to make.
         hook_metrics: the series that hooks made, same format.
     """
@@ -45,15 +44,13 @@ class PublicServer:
     def __init__(
         self,
         *,
-        converge: Callable[[], ConvergeStatus],
+        status: Callable[[], OperatorStatus],
         troubles: Callable[[], Sequence[str]],
-        unready: Callable[[], Sequence[str]] = tuple,
         metrics: Callable[[], Iterator[bytes]],
         hook_metrics: Callable[[], Iterator[bytes]],
     ) -> None:
-        self._converge = converge
+        self._status = status
         self._troubles = troubles
-        self._unready = unready
         self._metrics = metrics
         self._hook_metrics = hook_metrics
         self._server = HttpServer("probes and metrics", self._routes(), Limits(), stop_s=1.0)
@@ -81,7 +78,7 @@ class PublicServer:
             web.get("/", _index),
             web.get("/healthz", self._healthz),
             web.get("/readyz", self._readyz),
-            web.get("/status/converge", self._status),
+            web.get("/status/converge", self._converge_status),
             web.get("/metrics", self._all_metrics),
             web.get("/metrics/hooks", self._only_hook_metrics),
             web.get("/discovery", _discovery),
@@ -94,13 +91,11 @@ class PublicServer:
         return web.Response(text="ok\n")
 
     async def _readyz(self, _request: web.Request) -> web.Response:
-        status = self._converge()
-        if status.ready and (reasons := self._unready()):
-            return web.Response(status=500, text="".join(f"{reason}\n" for reason in reasons))
+        status = self._status()
         return web.Response(status=200 if status.ready else 500, text=status.readiness())
 
-    async def _status(self, request: web.Request) -> web.Response:
-        status = self._converge()
+    async def _converge_status(self, request: web.Request) -> web.Response:
+        status = self._status()
         if request.query.get("output") == "json":
             return web.Response(body=jsondoc.dumps(status.document()), content_type="application/json")
         return web.Response(text=status.text())

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Protocol, TypeAlias, assert_never
 
 from addon_operator.errors import AddonOperatorError
-from addon_operator.logs import get_logger, traces
+from addon_operator.logs import event_id, get_logger, traces
 from addon_operator.retry import RetryPolicy
 from addon_operator.tasks.coalescer import CoalescedTask, Coalescer, coalescing_key
 from addon_operator.tasks.task import Again, Done, Outcome, Park, Retry, RunHook, Task, describe, kind, subject
@@ -86,14 +86,12 @@ class TaskQueue:
     def __init__(
         self,
         name: str,
-        handle: Handler,
         *,
         retry: RetryPolicy,
         observe: Callable[[Attempt], None] | None = None,
         on_action: OnAction | None = None,
     ) -> None:
         self.name = name
-        self._handle = handle
         self._retry = retry
         self._observe = observe
         self._on_action = on_action
@@ -190,8 +188,9 @@ class TaskQueue:
             self._attempting.cancel()
         return self._attempting
 
-    async def run(self) -> None:
-        """Works until cancelled."""
+    async def run(self, handle: Handler) -> None:
+        """Works until cancelled; `handle` makes each attempt at a task."""
+        event_id.forget()
         loop = asyncio.get_running_loop()
         self._since = loop.time()
         while True:
@@ -200,7 +199,7 @@ class TaskQueue:
                 await self._head_changed.wait()
             self._head_changed.clear()
             entry = self._coalesced_head()
-            wait = self._settle(entry, await self._attempt(entry))
+            wait = self._settle(entry, await self._attempt(entry, handle))
             if wait is not None:
                 await self._new_head_or(wait)
 
@@ -249,12 +248,12 @@ class TaskQueue:
     def _age_s(self) -> float:
         return asyncio.get_running_loop().time() - self._since
 
-    async def _attempt(self, entry: _Entry) -> Outcome:
+    async def _attempt(self, entry: _Entry, handle: Handler) -> Outcome:
         loop = asyncio.get_running_loop()
         started = self._since = loop.time()
         self._status = "repeat head task" if entry.failures else "run first task"
         self._running = entry
-        attempt = self._attempting = asyncio.ensure_future(self._handle(entry.task, self.name))
+        attempt = self._attempting = asyncio.ensure_future(handle(entry.task, self.name))
         try:
             outcome = await attempt
         except asyncio.CancelledError:
@@ -296,7 +295,10 @@ class TaskQueue:
         payload = task.payload
         # Two modules may have hooks of the same name.
         owner = {"module": payload.hook.module} if isinstance(payload, RunHook) and payload.hook.module else {}
-        return {"queue": self.name, **owner, "task": kind(payload), "task_id": task.id, "scope": subject(payload)}
+        return {
+            "queue": self.name, **owner, "task": kind(payload), "task_id": task.id, "event_id": task.event_id,
+            "scope": subject(payload),
+        }  # fmt: skip
 
     def _settle(self, entry: _Entry, outcome: Outcome) -> Awaitable[object] | None:
         """Puts an outcome into effect; returns what to wait for before the next attempt, if anything."""

@@ -15,19 +15,18 @@ class QueueSet:
 
     def __init__(
         self,
-        handle: Handler,
         *,
         retry: RetryPolicy,
         observe: Callable[[Attempt], None] | None = None,
         on_action: OnAction | None = None,
     ) -> None:
-        self._handle = handle
         self._retry = retry
         self._observe = observe
         self._on_action = on_action
         self.main = self._make(MAIN_QUEUE)
         self._queues: dict[str, TaskQueue] = {MAIN_QUEUE: self.main}
         self._group: asyncio.TaskGroup | None = None
+        self._handle: Handler | None = None
 
     def get(self, name: str) -> TaskQueue:
         """Returns a queue, creating it (and starting its worker) when it is new."""
@@ -41,10 +40,10 @@ class QueueSet:
         """Returns all queues, `main` first, the others in the order of their creation."""
         return tuple(self._queues.values())
 
-    async def run(self) -> None:
-        """Runs all workers, also those of queues made later, until cancelled."""
+    async def run(self, handle: Handler) -> None:
+        """Runs all workers, also those of queues made later, until cancelled; `handle` makes each attempt at a task."""
         async with asyncio.TaskGroup() as group:
-            self._group = group
+            self._group, self._handle = group, handle
             try:
                 for queue in self.all():
                     self._start(queue)
@@ -53,8 +52,8 @@ class QueueSet:
                 self._group = None  # a queue that is created from now on gets no worker
 
     def _make(self, name: str) -> TaskQueue:
-        return TaskQueue(name, self._handle, retry=self._retry, observe=self._observe, on_action=self._on_action)
+        return TaskQueue(name, retry=self._retry, observe=self._observe, on_action=self._on_action)
 
     def _start(self, queue: TaskQueue) -> None:
-        if self._group is not None:
-            self._group.create_task(queue.run(), name=f"queue/{queue.name}")
+        if self._group is not None and self._handle is not None:
+            self._group.create_task(queue.run(self._handle), name=f"queue/{queue.name}")

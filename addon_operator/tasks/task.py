@@ -13,6 +13,7 @@ from typing import Final, assert_never
 
 from addon_operator.hooks.call import HookId
 from addon_operator.hooks.context import Context, ObjectEvent, Synchronization, Tick, allows_failure, binding_name
+from addon_operator.logs import event_id
 
 
 class Reason(enum.StrEnum):
@@ -191,12 +192,14 @@ class Task:
         reason: why.
         converge: it belongs to the running converge, and goes away with it.
         id: unique in this process, growing.
+        event_id: the event that it goes back to (`logs/event_id.py`): that of the task it follows from, else a new one.
     """
 
     payload: Payload
     reason: Reason
     converge: bool = False
     id: int = dataclasses.field(default_factory=_next_id)
+    event_id: str = dataclasses.field(default_factory=event_id.current_or_new, compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ class Proposal:
         enabled_changed: sections whose dynamic enable flag becomes another one.
         config_section: what the owner's section of the ConfigMap becomes; None if a hook did not change it, and for a
             change of the whole ConfigMap.
+        config_operations: what makes `config_section` of the owner's section; pointers start with the section key.
         config_flags: section key -> enable flag to write to the ConfigMap; None takes it out.
         sections: for the store: the sections that become others.
         flags: for the store: the dynamic flags that become others; None unsets one.
@@ -57,6 +58,7 @@ class Proposal:
     changed: frozenset[str] = frozenset()
     enabled_changed: frozenset[str] = frozenset()
     config_section: JsonValue | None = dataclasses.field(default=None, repr=False)
+    config_operations: tuple[Operation, ...] = dataclasses.field(default=(), repr=False)
     config_flags: Mapping[str, bool | None] = dataclasses.field(default_factory=dict)
     sections: Mapping[str, Section] = dataclasses.field(default_factory=dict, repr=False)
     flags: Mapping[str, DynamicFlag | None] = dataclasses.field(default_factory=dict)
@@ -224,7 +226,7 @@ class ValuesStore:
             changed=self._changed(renewed),
             sections=renewed,
             config=dict(sections),
-            based_on={key: state.sections[key] for key in {GLOBAL, *renewed, *check}},
+            based_on=state.sections,
         )
 
     def propose_hook(
@@ -265,6 +267,7 @@ class ValuesStore:
             changed=self._changed(renewed),
             enabled_changed=frozenset(flags),
             config_section=None if configured is old else configured.config,
+            config_operations=tuple(config.section),
             config_flags=config.flags,
             sections=renewed,
             flags=flags,
@@ -275,10 +278,13 @@ class ValuesStore:
         """Puts a proposal in force.
 
         Raises:
-            StaleProposal: a section that it is based on has changed, or is gone; nothing was changed.
+            StaleProposal: a section that it is based on has changed or is gone, or, if it replaces the whole ConfigMap,
+                there is a new section; nothing was changed.
         """
         state = self._state
         stale = [key for key, seen in proposal.based_on.items() if state.sections.get(key) is not seen]
+        if proposal.config is not None:
+            stale += state.sections.keys() - proposal.based_on.keys()
         if stale:
             raise StaleProposal(f"values of {', '.join(sorted(stale))} have changed meanwhile")
         written = {key: section.config for key, section in proposal.sections.items()}

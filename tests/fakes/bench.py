@@ -13,18 +13,19 @@ from pathlib import Path
 from addon_operator.bindings.hook_bindings import Reactions
 from addon_operator.bindings.kubernetes import HookMonitors
 from addon_operator.configmap.config import OperatorConfig
+from addon_operator.configmap.writer import ConfigMapWriter
 from addon_operator.dispatch.converge import ConvergeHandler
+from addon_operator.dispatch.events import EventSink
 from addon_operator.dispatch.global_hooks import GlobalHookHandler
 from addon_operator.dispatch.handlers import Handlers
 from addon_operator.dispatch.hook_runs import HookRunHandler
-from addon_operator.dispatch.intake import Intake
 from addon_operator.dispatch.module_runs import ModuleRunHandler
+from addon_operator.dispatch.progress import Progress
 from addon_operator.dispatch.reviews import HookReviewer
 from addon_operator.dispatch.routing import startup_tasks
 from addon_operator.dispatch.synchronizations import Synchronizations
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import (
-    AddonOperatorError,
     HookConfigError,
     HookFailed,
     HookUnreachable,
@@ -40,10 +41,11 @@ from addon_operator.hooks.effects import HookRuns
 from addon_operator.hooks.engine import HookEngine
 from addon_operator.hooks.hook import Hook
 from addon_operator.kube.patcher import ObjectPatcher
+from addon_operator.kube.refs import ObjectKey
 from addon_operator.metrics.operator import Metrics
 from addon_operator.modules.crds import CrdInstaller, Definitions
 from addon_operator.modules.deployment import ModuleDeployment
-from addon_operator.modules.enablement import Enablement
+from addon_operator.modules.enablement import EnableFlags, Enablement
 from addon_operator.modules.holding import Holding
 from addon_operator.modules.loader import ModuleLoader
 from addon_operator.modules.module import Module
@@ -242,10 +244,14 @@ class Bench:
         scan = self.loader.scan()
         self.registry, self.store = ModuleRegistry(), ValuesStore(scan.global_section)
         self.read_modules()
-        self.queues = QueueSet(self._handle, retry=RetryPolicy(5.0, 30.0))
-        self.intake = Intake(queues=self.queues, registry=self.registry, ticks_count=lambda: self.converged)
+        self.queues, self.progress = QueueSet(retry=RetryPolicy(5.0, 30.0)), Progress()
+        self.events = EventSink(
+            queues=self.queues, registry=self.registry, loader=self.loader, store=self.store, progress=self.progress,
+            warn=lambda _about, _reason, message: self.refused.append(message), metrics=self.metrics,
+            config_map=ObjectKey("v1", "ConfigMap", "ns", "cm"),
+        )  # fmt: skip
         self.monitors = HookMonitors(
-            self.fakes, self.metrics, on_event=self.intake.object_changed, on_listed=self.intake.listed_late,
+            self.fakes, self.metrics, on_event=self.events.object_changed, on_listed=self.events.listed_late,
             warn=lambda *_: None,
         )  # fmt: skip
         self.webhooks, self.config_map = Registered(), ConfigMap()
@@ -260,49 +266,48 @@ class Bench:
 
     async def start(self) -> None:
         """Puts the first tasks into the main queue."""
-        self.global_hooks = await self.catalog.load(self.root / "global", module=None)
+        self.global_hooks = self.registry.global_hooks = await self.catalog.load(self.root / "global", module=None)
+        flags = EnableFlags(self.registry, self.store, config_map="")
         self.config = OperatorConfig(
-            self.config_map, self.store, where="ConfigMap", module_keys=lambda: {m.key for m in self.registry.modules},
-            checked_keys=lambda document: {"global", *(module.key for module in self.enablement.flagged(document))},
-            on_accepted=self.intake.config_accepted, on_rejected=self._refuse,
+            self.store, where="ConfigMap", module_keys=lambda: {m.key for m in self.registry.modules},
+            checked_keys=flags.checked_keys, events=self.events,
         )  # fmt: skip
         hooks = HookRuns(
-            engine=self.engine, store=self.store, config=self.config, patcher=NoObjects(),
+            engine=self.engine, store=self.store, config_map=ConfigMapWriter(self.config, self.config_map),
+            patcher=NoObjects(),
             metrics=self.metrics, enabled_modules=lambda: self.registry.enabled, items=self.monitors.items,
             timeout_s=60,
         )  # fmt: skip
         self.enablement = Enablement(
-            registry=self.registry, store=self.store, engine=self.engine, config=lambda: self.config.in_force,
-            config_name="",
+            registry=self.registry, store=self.store, flags=flags, engine=self.engine, config=self.config,
         )  # fmt: skip
         self.reviewer = HookReviewer(
-            hooks=hooks, find_hook=self.find_hook, on_changes=self.intake.values_changed, metrics=self.metrics
+            hooks=hooks, find_hook=self.registry.find_hook, on_changes=self.events.values_changed, metrics=self.metrics
         )
         reactions = Reactions(
-            monitors=self.monitors, cron=self.cron, webhooks=self.webhooks, on_tick=self.intake.ticked
+            monitors=self.monitors, cron=self.cron, webhooks=self.webhooks, on_tick=self.events.ticked
         )
         runner = ModuleRunner(
             registry=self.registry, catalog=self.catalog, hooks=hooks, reactions=reactions, metrics=self.metrics,
-            end_tasks=self.intake.end_module, store=self.store,
+            end_tasks=self.events.end_module, store=self.store,
             deployment=NoCharts(self.releases), crds=NoCrds(),
         )  # fmt: skip
         self.holding = Holding(
             registry=self.registry, runner=runner, deployment=NoCharts(self.releases), ignored_release=None, limit=None,
-            config_map="ConfigMap", config_map_uid=lambda: self.config_map.uid if self.config.in_force.exists else "",
+            config=self.config, source=self.config_map,
             metrics=self.metrics, warn=lambda *_: None,
         )  # fmt: skip
         self.converge = ConvergeHandler(
             queue=self.queues.main, loader=self.loader, registry=self.registry, store=self.store,
             enablement=self.enablement, runner=runner, holding=self.holding,
-            global_hooks=lambda kind: [hook.id for hook in self.global_hooks.bound_to(kind)],
-            recheck_config=self.config.recheck, metrics=self.metrics,
+            config=self.config, progress=self.progress, metrics=self.metrics,
         )  # fmt: skip
         synchronizations = Synchronizations(self.queues, self.monitors)
         self._handlers = Handlers(
             queue=self.queues.main, converge=self.converge,
             hook_runs=HookRunHandler(
                 queue=self.queues.main, progress=self.converge.progress, registry=self.registry, runner=runner,
-                hooks=hooks, monitors=self.monitors, find_hook=self.find_hook,
+                hooks=hooks, monitors=self.monitors,
             ),
             module_runs=ModuleRunHandler(
                 queue=self.queues.main, converge=self.converge, registry=self.registry, runner=runner,
@@ -314,23 +319,23 @@ class Bench:
             registry=self.registry, runner=runner, holding=self.holding, config=self.config,
             enablement=self.enablement,
         )  # fmt: skip
-        await self.config.load()
+        self.config.load(await self.config_map.read())
         self.queues.main.add_tail(startup_tasks(self.global_hooks))
-
-    def _refuse(self, error: AddonOperatorError) -> None:
-        self.refused.append(str(error))
-        self.converge.look_again()
 
     async def run(self) -> None:
         """Works until it is cancelled."""
         async with asyncio.TaskGroup() as group:
-            for work, name in ((self.queues.run(), "queues"), (self.monitors.run(), "monitors"), (self.cron.run(), "")):
+            for work, name in (
+                (self.queues.run(self._handle), "queues"),
+                (self.monitors.run(), "monitors"),
+                (self.cron.run(), ""),
+            ):
                 group.create_task(work, name=name or "cron")
 
     @property
     def converged(self) -> bool:
         """Whether the first converge is over."""
-        return self.converge.progress.first_done.is_set()
+        return self.progress.first_done.is_set()
 
     async def _handle(self, task: Task, queue: str) -> Outcome:
         self.tasks.append(describe(task, queue=queue))
@@ -340,14 +345,10 @@ class Bench:
             await asyncio.Event().wait()  # in virtual time it would go on like this for ever
         return await self._handlers(task, queue)
 
-    def find_hook(self, hook: HookId) -> Hook | None:
-        """As the operator does."""
-        return self.global_hooks.find(hook) if hook.module is None else self.registry.find_hook(hook)
-
     def hook(self, name: str) -> Hook:
         """The hook `global/name` or `module/name`."""
         scope, file = name.split("/")
-        found = self.find_hook(HookId(None, file) if scope == "global" else HookId(scope, f"hooks/{file}"))
+        found = self.registry.find_hook(HookId(None, file) if scope == "global" else HookId(scope, f"hooks/{file}"))
         assert found is not None
         return found
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 
 import pytest
 import structlog
 
 from addon_operator.configmap.config import OperatorConfig
+from addon_operator.configmap.writer import ConfigMapWriter
 from addon_operator.documents import jsondoc, yamldoc
 from addon_operator.documents.jsondoc import JsonValue
 from addon_operator.errors import AddonOperatorError, ConfigMapError
 from addon_operator.values.patches import Operation, parse
 from addon_operator.values.schema import parse_schemas
-from addon_operator.values.store import SectionSpec, ValuesStore
+from addon_operator.values.store import Proposal, SectionSpec, ValuesStore
 
 SCHEMA: JsonValue = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
 
@@ -32,9 +34,6 @@ class MemorySource:
         self.data = dict(data) if data is not None else None
         self.rival: Mapping[str, str] = {}
 
-    async def read(self) -> Mapping[str, str] | None:
-        return self.data
-
     async def save(self, mutate: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Mapping[str, str]:
         mutate(self.data or {})
         self.data = dict(mutate({**(self.data or {}), **self.rival}))
@@ -48,21 +47,27 @@ class Bench:
         self.store.replace_modules({"web": section("web")})
         self.accepted = 0
         self.rejected: list[str] = []
+        self.checked = {"global", "web"}
         self.config = OperatorConfig(
-            self.source,
             self.store,
             where="ConfigMap ns/addon-operator",
             module_keys=lambda: {"web"},
-            checked_keys=lambda _document: {"global", "web"},
-            on_accepted=self._accept,
-            on_rejected=self._reject,
+            checked_keys=lambda _document: self.checked,
+            events=self,
         )
+        self.writer = ConfigMapWriter(self.config, self.source)
 
-    def _accept(self) -> None:
+    def config_accepted(self) -> None:
         self.accepted += 1
 
-    def _reject(self, error: AddonOperatorError) -> None:
+    def config_refused(self, error: AddonOperatorError) -> None:
         self.rejected.append(str(error))
+
+    async def save(
+        self, key: str, section: JsonValue | None, change: tuple[Operation, ...], flags: dict[str, bool | None]
+    ) -> bool:
+        proposal = Proposal(config_section=section, config_operations=change, config_flags=flags)
+        return await self.writer.save(key, proposal)
 
 
 def operations(*items: JsonValue) -> tuple[Operation, ...]:
@@ -71,7 +76,7 @@ def operations(*items: JsonValue) -> tuple[Operation, ...]:
 
 async def loaded(data: Mapping[str, str] | None) -> Bench:
     bench = Bench(data)
-    await bench.config.load()
+    bench.config.load(data)
     return bench
 
 
@@ -138,6 +143,31 @@ async def test_a_new_state_waits_until_it_is_applied() -> None:
     assert bench.config.apply().empty
 
 
+async def test_values_that_changed_while_a_state_waited_are_looked_at_again() -> None:
+    bench = await loaded({"global": "a: 1"})
+    bench.config.receive({"global": "a: 2", "late": "a: 3"})
+    proposal = bench.store.propose_hook(
+        "global", values_ops=operations({"op": "add", "path": "/global/b", "value": 4}), config_ops=(), hook="h",
+        at=datetime.now(UTC),
+    )  # fmt: skip
+    bench.store.commit(proposal)
+    bench.store.replace_modules({"web": section("web"), "late": section("late")})
+    assert bench.config.apply().global_changed
+    assert bench.store.effective("global") == {"a": 2, "b": 4}
+    assert bench.store.config("late") == {"a": 3}
+
+
+async def test_a_section_that_is_enabled_while_a_state_waits_is_checked_before_it_counts() -> None:
+    bench = await loaded({"global": "a: 1"})
+    bench.checked = {"global"}
+    bench.config.receive({"global": "a: 2", "web": "a: text"})
+    assert (bench.accepted, bench.rejected) == (1, [])
+    bench.checked = {"global", "web"}
+    with pytest.raises(AddonOperatorError, match="web"):
+        bench.config.apply()
+    assert (bench.store.config("global"), len(bench.rejected)) == ({"a": 1}, 1)
+
+
 async def test_a_state_that_is_taken_back_before_it_is_applied_changes_nothing() -> None:
     bench = await loaded({"global": "a: 1"})
     bench.config.receive({"global": "a: 2"})
@@ -147,7 +177,7 @@ async def test_a_state_that_is_taken_back_before_it_is_applied_changes_nothing()
 
 async def test_an_own_write_does_not_come_back_as_a_change() -> None:
     bench = await loaded({"global": "a: 1"})
-    await bench.config.save("web", {"b": 1}, operations({"op": "add", "path": "/web/b", "value": 1}), {"web": True})
+    await bench.save("web", {"b": 1}, operations({"op": "add", "path": "/web/b", "value": 1}), {"web": True})
     assert bench.source.data == {"global": "a: 1", "web": yamldoc.dump({"b": 1}), "webEnabled": "true"}
     bench.config.receive(bench.source.data)
     assert bench.accepted == 0
@@ -156,7 +186,7 @@ async def test_an_own_write_does_not_come_back_as_a_change() -> None:
 async def test_what_others_wrote_meanwhile_stays_and_comes_into_force() -> None:
     bench = await loaded({"web": "a: 1"})
     bench.source.rival = {"web": "a: 5", "global": "b: 7"}
-    await bench.config.save("web", {"a": 1, "b": 2}, operations({"op": "add", "path": "/web/b", "value": 2}), {})
+    await bench.save("web", {"a": 1, "b": 2}, operations({"op": "add", "path": "/web/b", "value": 2}), {})
     assert bench.source.data is not None
     assert yamldoc.load(bench.source.data["web"], "web").value == {"a": 5, "b": 2}
     assert bench.accepted == 1
@@ -169,13 +199,13 @@ async def test_a_patch_that_no_longer_fits_writes_nothing() -> None:
     bench = await loaded({"web": "a: 1"})
     bench.source.rival = {"web": ""}
     with pytest.raises(AddonOperatorError, match="/web/a"):
-        await bench.config.save("web", {}, operations({"op": "remove", "path": "/web/a"}), {})
+        await bench.save("web", {}, operations({"op": "remove", "path": "/web/a"}), {})
     assert bench.source.data == {"web": "a: 1"}
 
 
 async def test_a_patch_that_changes_only_a_flag_leaves_the_section_alone() -> None:
     bench = await loaded({"global": "a: 1"})
-    await bench.config.save("global", None, operations({"op": "add", "path": "/global/a", "value": 1}), {"web": True})
+    await bench.save("global", None, operations({"op": "add", "path": "/global/a", "value": 1}), {"web": True})
     assert bench.source.data == {"global": "a: 1", "webEnabled": "true"}
     assert bench.accepted == 0
     assert bench.config.in_force.sections == {"global": {"a": 1}}

@@ -9,6 +9,7 @@ import structlog
 from structlog.testing import LogCapture
 
 from addon_operator.hooks.engine import HookEngine
+from addon_operator.hooks.transport_local import LocalTransport
 from addon_operator.process import reaper
 from addon_operator.process.private_directory import PrivateDirectory
 from tests.fakes.children import children
@@ -50,6 +51,7 @@ def make_engine(tmp_dir: Path) -> Callable[..., HookEngine]:
     ) -> HookEngine:  # fmt: skip
         inherited: Mapping[str, str] = {"PATH": os.environ["PATH"]}
         return HookEngine(
+            transport=LocalTransport(),
             tmp_dir=PrivateDirectory(tmp_dir),
             environment={**inherited, **environment},
             keep_files=keep_files,

@@ -105,7 +105,7 @@ def test_a_held_module_is_removed_when_somebody_says_so(tmp_path: Path, says: st
                 bench.converge_again()
             case "person":
                 with capture_logs() as lines:
-                    bench.intake.removals_confirmed(["web"])
+                    bench.events.removals_confirmed(["web"])
                     await bench.rest()
                 assert any("confirmed" in line["event"] and line["module"] == "web" for line in lines)
         await bench.rest()
@@ -149,7 +149,7 @@ def test_a_confirmation_of_what_is_not_held_any_more_removes_nothing(tmp_path: P
     async def steps(bench: Bench) -> None:
         await bench.rest()
         await enabled_by_config_map(bench)
-        bench.intake.removals_confirmed(["web", "nobody"])
+        bench.events.removals_confirmed(["web", "nobody"])
         await bench.rest()
         bench.edit(webEnabled=None)
         bench.delete_config_map()
@@ -242,7 +242,7 @@ def test_directories_of_many_modules_that_vanish_at_once_purge_nothing(tmp_path:
         await bench.rest()
         assert list(bench.registry.held) == ["m3"]
 
-        bench.intake.removals_confirmed(["m3"])
+        bench.events.removals_confirmed(["m3"])
         purged = [task for task in await bench.rest() if task.startswith("ModulePurge")]
         assert [task.split(":")[2] for task in purged] == ["m3"]
 

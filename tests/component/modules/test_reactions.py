@@ -206,9 +206,9 @@ def test_ticks_before_the_end_of_the_first_converge_do_not_count(play: Play) -> 
     async def steps(bench: Bench) -> None:
         await asyncio.sleep(1)
         (hook,) = bench.global_hooks.hooks
-        bench.intake.ticked(hook, hook.config.schedules[0])
+        bench.events.ticked(hook, hook.config.schedules[0])
         await bench.rest()
-        bench.intake.ticked(hook, hook.config.schedules[0])
+        bench.events.ticked(hook, hook.config.schedules[0])
         await bench.rest()
 
     hooks = {"global/x": "beforeAll: 1\nschedule: [{crontab: '0 * * * *'}]"}
@@ -493,7 +493,7 @@ def test_webhooks_are_answered_until_they_are_withdrawn(play: Play) -> None:
         bench.engine.failing.clear()
         await bench.rest()
         assert bench.webhooks.served == {}
-        assert bench.find_hook(hook) is None
+        assert bench.registry.find_hook(hook) is None
 
     play({"alpha/x": f"{STAGES}{validating('gate')}", **Window.HOOKS}, steps)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 
 import aiohttp
 import pytest
@@ -11,14 +12,13 @@ from addon_operator.errors import SettingsError
 from addon_operator.metrics.operations import Record
 from addon_operator.metrics.operator import Metrics
 from addon_operator.server.public import PublicServer
-from addon_operator.server.status import ConvergeStatus, Startup
+from addon_operator.server.status import OperatorStatus, Startup
 
 
 @dataclasses.dataclass
 class Operator:
-    status: ConvergeStatus
+    status: OperatorStatus
     troubles: list[str]
-    unready: list[str] = dataclasses.field(default_factory=list)
     port: int = 0
 
     def url(self, path: str) -> str:
@@ -27,11 +27,10 @@ class Operator:
 
 @pytest.fixture
 async def operator() -> AsyncIterator[Operator]:
-    operator = Operator(ConvergeStatus(Startup.NOT_STARTED), [])
+    operator = Operator(OperatorStatus(Startup.NOT_STARTED), [])
     server = PublicServer(
-        converge=lambda: operator.status,
+        status=lambda: operator.status,
         troubles=lambda: operator.troubles,
-        unready=lambda: operator.unready,
         metrics=lambda: iter([b"addon_operator_", b"live_ticks 3\n"]),
         hook_metrics=lambda: iter([b"hook_made 1\n"]),
     )
@@ -51,11 +50,12 @@ METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 async def test_readyz_follows_the_first_converge(operator: Operator, session: aiohttp.ClientSession) -> None:
     assert await _get(session, operator.url("/readyz")) == (500, TEXT, "Startup converge in progress")
-    operator.status = ConvergeStatus(Startup.DONE)
+    operator.status = OperatorStatus(Startup.DONE)
     assert await _get(session, operator.url("/readyz")) == (200, TEXT, "Startup converge done.")
-    operator.unready = ["The API server is away"]
-    assert await _get(session, operator.url("/readyz")) == (500, TEXT, "The API server is away\n")
-    operator.status = ConvergeStatus(Startup.DONE, stopping=True)
+    operator.status = OperatorStatus(Startup.DONE, api_server_away_since=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
+    away = "The API server has not answered since 2026-01-02T03:04:05+00:00\n"
+    assert await _get(session, operator.url("/readyz")) == (500, TEXT, away)
+    operator.status = OperatorStatus(Startup.DONE, stopping=True)
     assert await _get(session, operator.url("/readyz")) == (500, TEXT, "Stopping")
 
 
@@ -70,7 +70,7 @@ async def test_healthz_says_what_is_wrong(operator: Operator, session: aiohttp.C
 
 
 async def test_status_converge(operator: Operator, session: aiohttp.ClientSession) -> None:
-    operator.status = ConvergeStatus(Startup.IN_PROGRESS, tasks=4)
+    operator.status = OperatorStatus(Startup.IN_PROGRESS, tasks=4)
     assert await _get(session, operator.url("/status/converge")) == (200, TEXT, operator.status.text())
     async with session.get(operator.url("/status/converge?output=json")) as response:
         assert await response.json() == operator.status.document()
@@ -100,7 +100,7 @@ async def test_discovery_and_index_name_every_page(operator: Operator, session: 
 
 async def test_a_port_that_is_taken_is_named(operator: Operator) -> None:
     second = PublicServer(
-        converge=lambda: operator.status, troubles=list, metrics=lambda: iter(()), hook_metrics=lambda: iter(())
+        status=lambda: operator.status, troubles=list, metrics=lambda: iter(()), hook_metrics=lambda: iter(())
     )
     with pytest.raises(SettingsError, match=f"127.0.0.1:{operator.port}.*--prometheus-listen-port"):
         await second.start(address="127.0.0.1", port=operator.port)
@@ -108,10 +108,8 @@ async def test_a_port_that_is_taken_is_named(operator: Operator) -> None:
 
 
 async def test_after_stop_nobody_listens_and_the_port_is_free(session: aiohttp.ClientSession) -> None:
-    status = ConvergeStatus(Startup.DONE)
-    server = PublicServer(
-        converge=lambda: status, troubles=list, metrics=lambda: iter(()), hook_metrics=lambda: iter(())
-    )
+    status = OperatorStatus(Startup.DONE)
+    server = PublicServer(status=lambda: status, troubles=list, metrics=lambda: iter(()), hook_metrics=lambda: iter(()))
     address = "127.61.7.3"  # where no client of anybody else is given the port meanwhile
     port = await server.start(address=address, port=0)
     assert (await _get(session, f"http://{address}:{port}/readyz"))[0] == 200
@@ -126,12 +124,12 @@ async def test_after_stop_nobody_listens_and_the_port_is_free(session: aiohttp.C
 async def test_probes_are_answered_while_hundreds_of_thousands_of_series_are_written(
     session: aiohttp.ClientSession, path: str
 ) -> None:
-    metrics, status = Metrics(), ConvergeStatus(Startup.DONE)
+    metrics, status = Metrics(), OperatorStatus(Startup.DONE)
     for at in range(10):
         written = tuple(Record(n, f"made_{at}", "gauge", n, (("n", str(n)),)) for n in range(10_000))
         metrics.hooks.commit(metrics.hooks.propose(written, module=None, hook=f"hook-{at}"))
     server = PublicServer(
-        converge=lambda: status, troubles=list, metrics=metrics.blocks, hook_metrics=metrics.hooks.blocks
+        status=lambda: status, troubles=list, metrics=metrics.blocks, hook_metrics=metrics.hooks.blocks
     )
     port = await server.start(address="127.0.0.1", port=0)
     try:

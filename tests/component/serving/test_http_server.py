@@ -17,7 +17,7 @@ import pytest
 from aiohttp import web
 
 from addon_operator.server.public import PublicServer
-from addon_operator.server.status import ConvergeStatus, Startup
+from addon_operator.server.status import OperatorStatus, Startup
 from addon_operator.serving.http_server import HttpServer, Limits
 from addon_operator.webhooks.certificates import Authority, make_context
 
@@ -98,10 +98,8 @@ async def serving(limits: Limits, context: ssl.SSLContext | None = None) -> Asyn
 
 
 async def test_a_thousand_silent_connections_do_not_keep_a_probe_out(connect: Connect) -> None:
-    status = ConvergeStatus(Startup.DONE)
-    server = PublicServer(
-        converge=lambda: status, troubles=list, metrics=lambda: iter(()), hook_metrics=lambda: iter(())
-    )
+    status = OperatorStatus(Startup.DONE)
+    server = PublicServer(status=lambda: status, troubles=list, metrics=lambda: iter(()), hook_metrics=lambda: iter(()))
     port = await server.start(address="127.0.0.1", port=0)
     try:
         silent = [await connect(port) for _ in range(1100)]
@@ -239,12 +237,12 @@ OUT_OF_DESCRIPTORS = """
 import asyncio, contextlib, json, os, resource, socket, sys
 from addon_operator import logs
 from addon_operator.server.public import PublicServer
-from addon_operator.server.status import ConvergeStatus, Startup
+from addon_operator.server.status import OperatorStatus, Startup
 
 async def main():
-    status = ConvergeStatus(Startup.DONE)
+    status = OperatorStatus(Startup.DONE)
     nothing = lambda: iter(())
-    server = PublicServer(converge=lambda: status, troubles=list, metrics=nothing, hook_metrics=nothing)
+    server = PublicServer(status=lambda: status, troubles=list, metrics=nothing, hook_metrics=nothing)
     port = await server.start(address="127.0.0.1", port=0)
     with contextlib.ExitStack() as hoard:
         with contextlib.suppress(OSError):

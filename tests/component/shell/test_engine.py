@@ -11,6 +11,7 @@ import pytest
 from addon_operator.errors import HookTimedOut
 from addon_operator.hooks.call import HookCall, HookId
 from addon_operator.hooks.engine import HookEngine
+from addon_operator.hooks.transport_local import LocalTransport
 from addon_operator.kube import patch_ops
 from addon_operator.process.private_directory import PrivateDirectory
 from addon_operator.values.patches import Operation
@@ -77,6 +78,7 @@ if __name__ == "__main__":
 @pytest.fixture
 def engine(tmp_path: Path) -> HookEngine:
     return HookEngine(
+        transport=LocalTransport(),
         tmp_dir=PrivateDirectory(tmp_path / "tmp"),
         environment={"PATH": os.environ["PATH"]},
         keep_files=False,

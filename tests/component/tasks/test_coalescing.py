@@ -78,7 +78,7 @@ class Bench:
         self.opened = asyncio.Event()
         self._answers = list(answers)
         retry = RetryPolicy(5.0, 30.0)
-        self.queue = TaskQueue("main", self._handle, retry=retry, observe=self.attempts.append)
+        self.queue = TaskQueue("main", retry=retry, observe=self.attempts.append)
 
     async def _handle(self, task: Task, queue: str) -> Outcome:
         self.tried.append(task)
@@ -105,7 +105,7 @@ def scenario(answers: Sequence[Answer], steps: Callable[[Bench], Coroutine[objec
 
     async def main() -> Bench:
         bench = Bench(answers)
-        worker = asyncio.create_task(bench.queue.run(), name="queue/main")
+        worker = asyncio.create_task(bench.queue.run(bench._handle), name="queue/main")
         await steps(bench)
         await asyncio.sleep(10_000)
         worker.cancel()

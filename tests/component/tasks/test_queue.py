@@ -41,7 +41,7 @@ class Bench:
         self.attempts: list[Attempt] = []
         self._script = script
         retry = RetryPolicy(5.0, 30.0)
-        self.queue = TaskQueue("main", self._handle, retry=retry, observe=self.attempts.append)
+        self.queue = TaskQueue("main", retry=retry, observe=self.attempts.append)
 
     async def _handle(self, task: Task, queue: str) -> Outcome:
         assert queue == self.queue.name
@@ -52,7 +52,7 @@ class Bench:
 
     @contextlib.asynccontextmanager
     async def at_work(self) -> AsyncIterator[TaskQueue]:
-        worker = asyncio.create_task(self.queue.run(), name="queue/main")
+        worker = asyncio.create_task(self.queue.run(self._handle), name="queue/main")
         try:
             yield self.queue
         finally:
@@ -254,12 +254,12 @@ def test_work_on_a_queue_is_told_with_its_name_and_time() -> None:
         return Done(head=follow_up)
 
     async def main() -> None:
-        queues = QueueSet(handle, retry=RetryPolicy(5.0, 30.0), on_action=lambda *action: told.append(action))
+        queues = QueueSet(retry=RetryPolicy(5.0, 30.0), on_action=lambda *action: told.append(action))
         queue = queues.get("side")
         queue.add_tail([module_task("unwanted")])
         queue.remove(lambda _: True)
         queue.add_head([module_task("first")])
-        workers = asyncio.create_task(queues.run(), name="queues")
+        workers = asyncio.create_task(queues.run(handle), name="queues")
         await asyncio.sleep(1)
         workers.cancel()
         await asyncio.gather(workers, return_exceptions=True)

@@ -7,18 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from addon_operator.dispatch.intake import Intake
+from addon_operator.dispatch.events import EventSink
+from addon_operator.dispatch.progress import Progress
 from addon_operator.hooks.call import Changes, HookId
 from addon_operator.hooks.config.model import HookConfig, Kubernetes, Schedule
 from addon_operator.hooks.context import LifecycleContext, ObjectEvent, Synchronization
 from addon_operator.hooks.hook import Hook
 from addon_operator.kube.crds import Source
+from addon_operator.kube.refs import ObjectKey
+from addon_operator.metrics.operator import Metrics
+from addon_operator.modules.loader import ModuleLoader
 from addon_operator.modules.plan import Verdict
 from addon_operator.modules.registry import ModuleRegistry
 from addon_operator.retry import RetryPolicy
 from addon_operator.tasks.queue_set import QueueSet
-from addon_operator.tasks.task import Done, Outcome, Reason, RunHook, RunModules, Task
+from addon_operator.tasks.task import Reason, RunHook, RunModules, Task
+from addon_operator.values.store import SectionSpec, ValuesStore
 from tests.fakes import clock
+from tests.unit.modules.test_plan import NO_SCHEMAS
 from tests.unit.modules.test_plan import module as a_module
 
 MAIN, SIDE = Kubernetes("here", "Pod"), Kubernetes("there", "Pod", queue="side")
@@ -35,12 +41,25 @@ def event(binding: Kubernetes) -> ObjectEvent:
     return ObjectEvent(binding, "Added", b"{}", None, kind="Pod", namespace="ns", name="a")
 
 
-async def nothing(task: Task, queue: str) -> Outcome:
-    return Done()
+def sink(queues: QueueSet, registry: ModuleRegistry, *, converged: bool = True) -> EventSink:
+    progress = Progress()
+    if converged:
+        progress.first_done.set()
+    loader = ModuleLoader(modules_dirs=[], global_hooks_dir=Path("/none"), default_order=1, strict_values=False)
+    return EventSink(
+        queues=queues,
+        registry=registry,
+        loader=loader,
+        store=ValuesStore(SectionSpec("global", (), NO_SCHEMAS)),
+        progress=progress,
+        warn=lambda *_: None,
+        metrics=Metrics(),
+        config_map=ObjectKey("v1", "ConfigMap", "ns", "addon-operator"),
+    )
 
 
 def queued(
-    happen: Callable[[Intake], object], *, ticks_count: bool = True, waiting: tuple[Task, ...] = (WAITING,)
+    happen: Callable[[EventSink], object], *, converged: bool = True, waiting: tuple[Task, ...] = (WAITING,)
 ) -> dict[str, list[str]]:
     """Names the queues after something happened, with the texts of their tasks; a module's run waits in `main`."""
     registry = ModuleRegistry()
@@ -49,9 +68,9 @@ def queued(
     )
 
     async def main() -> dict[str, list[str]]:
-        queues = QueueSet(nothing, retry=RetryPolicy(1, 1))
+        queues = QueueSet(retry=RetryPolicy(1, 1))
         queues.main.add_tail(waiting)
-        happen(Intake(queues=queues, registry=registry, ticks_count=lambda: ticks_count))
+        happen(sink(queues, registry, converged=converged))
         return {queue.name: [task.description for task in queue.listing()] for queue in queues.all() if len(queue)}
 
     return clock.run(main())
@@ -64,56 +83,56 @@ RUN = "ModuleRun:main:on:ReloadAllModules"
     ("happen", "expected"),
     [
         pytest.param(
-            lambda intake: intake.object_changed(hook(None), event(MAIN)),
+            lambda events: events.object_changed(hook(None), event(MAIN)),
             {"main": [RUN, "GlobalHookRun:main:kubernetes:hooks/x:here:Kubernetes"]},
             id="event, main",
         ),
         pytest.param(
-            lambda intake: intake.object_changed(hook("on"), event(SIDE)),
+            lambda events: events.object_changed(hook("on"), event(SIDE)),
             {"main": [RUN], "side": ["ModuleHookRun:side:kubernetes:hooks/x:there:Kubernetes"]},
             id="event, its own queue",
         ),
         pytest.param(
-            lambda intake: intake.ticked(hook("on"), HOURLY),
+            lambda events: events.ticked(hook("on"), HOURLY),
             {"main": [RUN], "side": ["ModuleHookRun:side:schedule:hooks/x:hourly:Schedule"]},
             id="tick",
         ),
         pytest.param(
-            lambda intake: [intake.ticked(hook("on"), HOURLY) for _ in range(3)],
+            lambda events: [events.ticked(hook("on"), HOURLY) for _ in range(3)],
             {"main": [RUN], "side": ["ModuleHookRun:side:schedule:hooks/x:hourly:Schedule"]},
             id="ticks that nobody had time for",
         ),
         pytest.param(
-            lambda intake: intake.listed_late(hook("on"), Synchronization(SIDE)),
+            lambda events: events.listed_late(hook("on"), Synchronization(SIDE)),
             {"main": [RUN], "side": ["ModuleHookRun:side:kubernetes:hooks/x:there:Kubernetes"]},
             id="late Synchronization, its own queue",
         ),
         pytest.param(
             # A run that waits for it must not be before it in the same queue.
-            lambda intake: intake.listed_late(hook("on"), Synchronization(MAIN)),
+            lambda events: events.listed_late(hook("on"), Synchronization(MAIN)),
             {"main": ["ModuleHookRun:main:kubernetes:hooks/x:here:Kubernetes", RUN]},
             id="late Synchronization, main",
         ),
     ],
 )
-def test_where_tasks_go(happen: Callable[[Intake], object], expected: dict[str, list[str]]) -> None:
+def test_where_tasks_go(happen: Callable[[EventSink], object], expected: dict[str, list[str]]) -> None:
     assert queued(happen) == expected
 
 
 @pytest.mark.parametrize(
     "happen",
     [
-        pytest.param(lambda intake: intake.object_changed(hook("off"), event(MAIN)), id="event"),
-        pytest.param(lambda intake: intake.ticked(hook("off"), HOURLY), id="tick"),
-        pytest.param(lambda intake: intake.listed_late(hook("off"), Synchronization(MAIN)), id="late Synchronization"),
+        pytest.param(lambda events: events.object_changed(hook("off"), event(MAIN)), id="event"),
+        pytest.param(lambda events: events.ticked(hook("off"), HOURLY), id="tick"),
+        pytest.param(lambda events: events.listed_late(hook("off"), Synchronization(MAIN)), id="late Synchronization"),
     ],
 )
-def test_hooks_of_disabled_modules_are_not_run(happen: Callable[[Intake], object]) -> None:
+def test_hooks_of_disabled_modules_are_not_run(happen: Callable[[EventSink], object]) -> None:
     assert queued(happen) == {"main": [RUN]}
 
 
 def test_ticks_begin_to_count_with_the_end_of_the_first_converge() -> None:
-    assert queued(lambda intake: intake.ticked(hook(None), HOURLY), ticks_count=False) == {"main": [RUN]}
+    assert queued(lambda events: events.ticked(hook(None), HOURLY), converged=False) == {"main": [RUN]}
 
 
 @pytest.mark.parametrize(
@@ -131,9 +150,9 @@ def test_a_crd_that_is_gone_is_brought_again(name: str, *, missed: bool, expecte
     registry.state("on").crds = {"things": Source("on/crds/things.yaml", "digest")}
 
     async def main() -> list[str]:
-        queues = QueueSet(nothing, retry=RetryPolicy(1, 1))
+        queues = QueueSet(retry=RetryPolicy(1, 1))
         queues.main.add_tail((WAITING,))
-        Intake(queues=queues, registry=registry, ticks_count=lambda: True).definition_gone(name, missed)
+        sink(queues, registry).definition_gone(name, missed)
         return [task.description for task in queues.main.listing()]
 
     assert clock.run(main()) == expected
@@ -143,7 +162,7 @@ def test_a_crd_that_is_gone_is_brought_again(name: str, *, missed: bool, expecte
 @pytest.mark.parametrize(("module", "taken"), [("on", True), ("off", False)])
 def test_who_takes_a_late_synchronization(module: str, taken: bool) -> None:
     answers: list[bool] = []
-    queued(lambda intake: answers.append(intake.listed_late(hook(module), Synchronization(MAIN))))
+    queued(lambda events: answers.append(events.listed_late(hook(module), Synchronization(MAIN))))
     assert answers == [taken]
 
 
@@ -154,19 +173,19 @@ def test_who_takes_a_late_synchronization(module: str, taken: bool) -> None:
     ids=["global", "module"],
 )  # fmt: skip
 def test_values_that_a_review_changed_lead_to_a_run_once(module: str | None, expected: str) -> None:
-    def happen(intake: Intake) -> None:
+    def happen(events: EventSink) -> None:
         for _ in range(2):
-            intake.values_changed(hook(module).id, Changes(values=True))
+            events.values_changed(hook(module).id, Changes(values=True))
 
     assert queued(happen) == {"main": [RUN, expected]}
 
 
 def test_a_module_that_goes_takes_the_runs_of_its_hooks_along_and_no_others() -> None:
-    def happen(intake: Intake) -> None:
+    def happen(events: EventSink) -> None:
         for module in (None, "on"):
             for binding in (MAIN, SIDE):
-                intake.object_changed(hook(module), event(binding))
-        assert intake.end_module("on") == ()
+                events.object_changed(hook(module), event(binding))
+        assert events.end_module("on") == ()
 
     other = Task(RunHook(HookId("other", "hooks/x"), (LifecycleContext("onStartup"),)), Reason.RELOAD_ALL)
     assert queued(happen, waiting=(WAITING, other)) == {

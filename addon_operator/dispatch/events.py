@@ -1,64 +1,113 @@
-"""What happens outside the queues becomes tasks in them: changes of objects, ticks, lost objects, a new ConfigMap.
+"""The one sink for events from outside the queues: object changes, ticks, absent objects, a new ConfigMap.
 
-Every method is told of one event and returns at once; what an event leads to is decided in `routing.py`.
-Source: contract.md 3.5, 3.6.
+Every room declares a Protocol with the events that it emits; this class implements all of them. A method takes one
+event, adds the tasks that `routing.py` decides on, and returns at once. Source: contract.md 3.5, 3.6.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from addon_operator.dispatch import routing
+from addon_operator.dispatch.progress import Progress
+from addon_operator.errors import AddonOperatorError
 from addon_operator.helm.release import ReleaseFacts
 from addon_operator.hooks.call import Changes, HookId
 from addon_operator.hooks.config.model import Schedule
 from addon_operator.hooks.context import ObjectEvent, Synchronization
 from addon_operator.hooks.hook import Hook
+from addon_operator.kube.events import Warn
 from addon_operator.kube.refs import ObjectKey
 from addon_operator.logs import get_logger
-from addon_operator.modules.module import Module
+from addon_operator.logs.event_id import new_event
+from addon_operator.metrics.operator import Metrics
+from addon_operator.modules.loader import ModuleLoader
 from addon_operator.modules.registry import ModulePhase, ModuleRegistry
 from addon_operator.tasks.queue_set import QueueSet
 from addon_operator.tasks.task import ConfirmRemovals, EnsureCrds, Outcome, Reason, RunHook, Task
+from addon_operator.values.store import ValuesStore
 
 log = get_logger("dispatch")
 
 
-class Intake:
-    """Puts tasks into queues."""
+class EventSink:
+    """Makes tasks of events."""
 
-    def __init__(self, *, queues: QueueSet, registry: ModuleRegistry, ticks_count: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        *,
+        queues: QueueSet,
+        registry: ModuleRegistry,
+        loader: ModuleLoader,
+        store: ValuesStore,
+        progress: Progress,
+        warn: Warn,
+        metrics: Metrics,
+        config_map: ObjectKey,
+    ) -> None:
         """Takes what it uses.
 
         Args:
             queues: where tasks go.
             registry: which modules there are, and where they stand.
-            ticks_count: whether schedules are served yet: not before the end of the first converge (contract.md 3.1).
+            loader: reads the module directories.
+            store: the values in force.
+            progress: schedules are not served before the end of the first converge (contract.md 3.1).
+            warn: writes a Kubernetes Event.
+            metrics: counts refused states of the ConfigMap.
+            config_map: what Events about refused states are about.
         """
         self._queues = queues
         self._registry = registry
-        self._ticks_count = ticks_count
+        self._loader = loader
+        self._store = store
+        self._progress = progress
+        self._warn = warn
+        self._metrics = metrics
+        self._config_map = config_map
+
+    # --- the ConfigMap
 
     def config_accepted(self) -> None:
         """The ConfigMap has a valid new state."""
         main = self._queues.main
         main.add_head(routing.config_accepted(main.waiting))
 
+    def config_refused(self, error: AddonOperatorError) -> None:
+        """The ConfigMap has a state that cannot be used."""
+        self._metrics.config_refused()
+        log.error("ConfigMap refused, the former values stay in force", error=error)
+        self._warn(self._config_map, "ConfigRefused", " ".join(str(error).split()))
+        self._rescan_if_changed()
+
+    def _rescan_if_changed(self) -> None:
+        """Adds a converge if values files or schemas on disk have changed: what allows the state may be among them."""
+        try:
+            sections = self._loader.scan().sections
+        except AddonOperatorError:
+            return  # the next converge reports it
+        main = self._queues.main
+        if not self._store.is_made_of(sections):
+            main.add_tail(routing.global_values_changed(Reason.RELOAD_ALL, main.waiting))
+
     def removals_confirmed(self, names: Sequence[str]) -> None:
         """A person lets held modules be removed."""
-        self._queues.main.add_head((Task(ConfirmRemovals(tuple(names)), Reason.REMOVALS_CONFIRMED),))
+        with new_event():
+            self._queues.main.add_head((Task(ConfirmRemovals(tuple(names)), Reason.REMOVALS_CONFIRMED),))
 
     def object_changed(self, hook: Hook, event: ObjectEvent) -> None:
         """Something happened to an object that a hook watches."""
         if self._serves(hook):
-            self._queues.get(event.binding.queue).add_tail((routing.object_changed(hook, event),))
+            with new_event():
+                self._queues.get(event.binding.queue).add_tail((routing.object_changed(hook, event),))
 
     def listed_late(self, hook: Hook, context: Synchronization) -> bool:
-        """A binding can have its Synchronization that could not watch when it was asked to; answers whether it has."""
+        """A binding that could not watch can have its Synchronization now; returns whether it has it."""
         if not self._serves(hook):
             return False
-        main, others = routing.split_main(((hook, context),), Reason.KUBERNETES)
+        with new_event():
+            main, others = routing.split_main(((hook, context),), Reason.KUBERNETES)
         self._queues.main.add_head(main)  # a run that waits for it may be there already
         for queue, task in others:
             self._queues.get(queue).add_tail((task,))
@@ -71,11 +120,12 @@ class Intake:
 
     def ticked(self, hook: Hook, schedule: Schedule) -> None:
         """The time of a schedule has come."""
-        if not self._ticks_count():
+        if not self._progress.first_done.is_set():
             log.debug("tick before the first converge is over", hook=hook.id.name, binding=schedule.name)
             return
         queue = self._queues.get(schedule.queue)
-        task = routing.ticked(hook, schedule, queue.waiting)
+        with new_event():
+            task = routing.ticked(hook, schedule, queue.waiting)
         if task is not None and self._serves(hook):
             queue.add_tail((task,))
 
@@ -85,7 +135,8 @@ class Intake:
             return
         # While the module itself runs, its hooks may delete on purpose; once it is through, others do.
         main, through = self._queues.main, self._registry.state(release).phase is ModulePhase.READY
-        main.add_tail(routing.absent_objects(release, main.waiting if through else main.tasks))
+        with new_event():
+            main.add_tail(routing.absent_objects(release, main.waiting if through else main.tasks))
 
     def definition_gone(self, name: str, missed: bool) -> None:
         """A CRD is gone; modules that bring it will again, at once unless a hook has deleted it."""
@@ -95,16 +146,18 @@ class Intake:
             state.crds = {crd: source for crd, source in state.crds.items() if crd != name}
         if missed and bringing:
             main = self._queues.main
-            # It comes back next, since nothing that needs it can succeed before.
-            main.add_head((Task(EnsureCrds(tuple(bringing)), Reason.ABSENT_OBJECTS),))
-            main.add_tail(routing.module_tasks(bringing, Reason.ABSENT_OBJECTS, main.waiting))
+            with new_event():
+                # It comes back next, since nothing that needs it can succeed before.
+                main.add_head((Task(EnsureCrds(tuple(bringing)), Reason.ABSENT_OBJECTS),))
+                main.add_tail(routing.module_tasks(bringing, Reason.ABSENT_OBJECTS, main.waiting))
 
-    def release_changed(self, facts: ReleaseFacts, attends: Callable[[Module], bool]) -> None:
-        """Somebody else rolled back, upgraded or removed the release of a module that is at rest."""
+    def release_changed(self, facts: ReleaseFacts) -> None:
+        """Somebody else rolled back, upgraded or removed a release; answered if its module is at rest."""
         name = facts.name
         at_rest = self._registry.is_enabled(name) and self._registry.state(name).phase is ModulePhase.READY
-        if at_rest and attends(self._registry.get(name)):
-            self._queues.main.add_tail(routing.release_changed(facts, self._queues.main.waiting))
+        if at_rest and self._registry.get(name).has_release:
+            with new_event():
+                self._queues.main.add_tail(routing.release_changed(facts, self._queues.main.waiting))
 
     def end_module(self, name: str) -> tuple[asyncio.Future[Outcome], ...]:
         """Takes the runs of a module's hooks out of all queues, and ends those at work; gives these."""
