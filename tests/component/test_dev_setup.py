@@ -52,7 +52,10 @@ def project(tmp_path: Path) -> Path:
     root = tmp_path / "project"
     skip = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "addon_operator" / "devcluster", root / "addon_operator" / "devcluster", ignore=skip)
-    for name in ("addon_operator/__init__.py", "addon_operator/errors.py", "tools/setup.py", "tools/go.mod"):
+    for name in (
+        "addon_operator/__init__.py", "addon_operator/errors.py", "addon_operator/process/__init__.py",
+        "addon_operator/process/leash.py", "tools/setup.py", "tools/go.mod",
+    ):  # fmt: skip
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, root / name)
     executable(tmp_path / "go" / "go", GO)
