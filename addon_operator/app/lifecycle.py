@@ -38,9 +38,9 @@ from addon_operator.metrics.operator import Metrics
 from addon_operator.process import file_limit, heap, reaper
 from addon_operator.process.private_directory import PrivateDirectory
 from addon_operator.server.debug import DebugServer
-from addon_operator.server.pages import modules_table
 from addon_operator.server.public import PublicServer
 from addon_operator.server.status import OperatorStatus, Startup
+from addon_operator.server.texts import modules_table
 from addon_operator.settings import Settings
 from addon_operator.webhooks.listener import tls_listeners
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 from addon_operator.documents.jsondoc import JsonObject, JsonValue
+
+MAIN_QUEUE: Final = "main"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,6 +44,11 @@ class QueueView:
     name: str
     status: str
     tasks: tuple[TaskView, ...] = ()
+
+    @property
+    def shown_status(self) -> str:
+        """The status, or `empty`."""
+        return self.status if self.tasks else "empty"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

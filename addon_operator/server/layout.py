@@ -1,4 +1,4 @@
-"""How text for people is laid out: tables, cells, durations, YAML with comments. Pure; used by `server.pages`."""
+"""How text for people is laid out: tables, cells, durations, YAML with comments. Pure."""
 
 from __future__ import annotations
 

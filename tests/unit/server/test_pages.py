@@ -9,7 +9,8 @@ import yaml
 
 from addon_operator.documents.jsondoc import JsonValue
 from addon_operator.server.inspector import ExplainView, FlagView, QueueView, TaskView
-from addon_operator.server.pages import ROUTES, Format, Page, Query, Route, modules_table
+from addon_operator.server.pages import ROUTES, Format, Page, Query, Route
+from addon_operator.server.texts import modules_table
 from tests.fakes.inspector import ALPHA, EXPLAIN_ALPHA, GAMMA, StillInspector
 
 BY_PATH = {route.path: route for route in ROUTES}
