@@ -5,8 +5,8 @@ Who comes when a bound is reached takes the place of the connection that has bee
 every connection that has not sent a whole request. So a thousand silent clients do not keep a probe out. Each
 connection has a deadline at every moment: to send a request, to be answered, to be reused.
 
-Connections are accepted here rather than by asyncio's own server, which knows no bound, and which, once descriptors
-have run out, logs and tries again without a pause. The protocol is aiohttp's.
+Connections are accepted here rather than by asyncio's own server, which has no bound, and which, once descriptors have
+run out, logs and tries again without a pause. The protocol is aiohttp's.
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import operator
+import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final, cast
+from typing import Final
 
 from aiohttp import ClientPayloadError, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from addon_operator.logs import get_logger
 from addon_operator.process import file_limit
+from addon_operator.serving.connection import GOODBYE_S, Connection, Occupant, longest_idle, over_limit
 
 _log = get_logger("http")
 
@@ -32,7 +34,6 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _BACKLOG: Final = 128
 _ACCEPTED_AT_ONCE: Final = 32
 _ACCEPT_PAUSE_S: Final = 1.0
-_GOODBYE_S: Final = 1.0
 _KIB: Final = 2**10
 
 
@@ -60,35 +61,6 @@ class Limits:
     idle_s: float = 60.0
 
 
-@dataclasses.dataclass(eq=False, slots=True)
-class Occupant:
-    """Who has one of the places for connections.
-
-    Attributes:
-        client: its address; empty on a unix socket.
-        idle_since: since when it owes a whole request; None while one is worked on.
-        held: bytes of the body that it has sent so far.
-    """
-
-    client: str
-    idle_since: float | None
-    held: int = 0
-
-
-def over_limit(occupants: Sequence[Occupant], client: str, *, most: int, most_per_client: int) -> Sequence[Occupant]:
-    """Returns those of whom one has to go before `client` may have one more connection; empty if there is room."""
-    of_client = [occupant for occupant in occupants if occupant.client == client]
-    if len(of_client) >= most_per_client:
-        return of_client
-    return occupants if len(occupants) >= most else ()
-
-
-def longest_idle(occupants: Iterable[Occupant]) -> Occupant | None:
-    """Returns who has owed a whole request for the longest time; None if all have sent one."""
-    idle = [(occupant.idle_since, occupant) for occupant in occupants if occupant.idle_since is not None]
-    return min(idle, key=operator.itemgetter(0))[1] if idle else None
-
-
 class HttpServer:
     """Serves routes on sockets, within limits."""
 
@@ -110,7 +82,7 @@ class HttpServer:
         self._context: ssl.SSLContext | None = None
         self._sockets: list[socket.socket] = []
         self._runner: web.AppRunner | None = None
-        self._connections: dict[asyncio.BaseProtocol, _Connection] = {}
+        self._connections: dict[asyncio.BaseProtocol, Connection] = {}
 
     async def start_tcp(self, address: str, port: int, context: ssl.SSLContext | None = None) -> int:
         """Listens on an address; returns the port (the one chosen, if 0 was asked for).
@@ -131,7 +103,11 @@ class HttpServer:
         """
         application = web.Application(middlewares=[self._observe])
         application.add_routes(self._routes)
-        runner = web.AppRunner(application, access_log=None, shutdown_timeout=self._stop_s, lingering_time=_GOODBYE_S)
+        logger = logging.Logger(self._name)
+        logger.addHandler(_ProtocolErrors(self._name))
+        runner = web.AppRunner(
+            application, access_log=None, logger=logger, shutdown_timeout=self._stop_s, lingering_time=GOODBYE_S
+        )
         await runner.setup()
         self._runner, self._context, self._sockets = runner, context, list(sockets)
         self._most = file_limit.connections_for(self._limits.connections, file_limit.current())
@@ -183,13 +159,13 @@ class HttpServer:
         connection.begin(self._limits.request_s)
         return bytes(data)
 
-    def _connection(self, request: web.Request) -> _Connection:
+    def _connection(self, request: web.Request) -> Connection:
         connection = self._connections.get(request.protocol)
         if connection is None:  # it was closed just now, nobody reads this
             raise web.HTTPServiceUnavailable
         return connection
 
-    def _hold(self, connection: _Connection, size: int) -> None:
+    def _hold(self, connection: Connection, size: int) -> None:
         """Counts bytes of a body; where they are too many, the connection that has been sending for longest goes."""
         while self._held + size > self._limits.held_bytes:
             others = [other for other in self._connections.values() if other is not connection and other.held]
@@ -200,7 +176,7 @@ class HttpServer:
         self._held += size
         connection.held += size
 
-    def _release(self, connection: _Connection) -> None:
+    def _release(self, connection: Connection) -> None:
         self._held -= connection.held
         connection.held = 0
 
@@ -208,7 +184,7 @@ class HttpServer:
     async def _observe(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         connection = self._connection(request)
         if request.can_read_body:
-            connection.set_deadline(self._limits.receive_s + _GOODBYE_S)
+            connection.set_deadline(self._limits.receive_s + GOODBYE_S)
         else:
             connection.begin(self._limits.request_s)
         try:
@@ -249,108 +225,43 @@ class HttpServer:
         assert self._runner is not None
         assert self._runner.server is not None
         accepted.setblocking(False)
-        connection = _Connection(client, self._runner.server(), self._forget)
+        connection = Connection(client, self._runner.server(), self._forget)
         self._connections[connection.protocol] = connection
         connection.open(accepted, self._context, self._limits.receive_s)
 
     def _close(self, occupant: Occupant | None, reason: str) -> None:
-        if isinstance(occupant, _Connection):
+        if isinstance(occupant, Connection):
             _log.warning("idle connection closed", server=self._name, reason=reason, client=occupant.client)
             self._release(occupant)
             occupant.abort()
 
-    def _forget(self, connection: _Connection) -> None:
+    def _forget(self, connection: Connection) -> None:
         self._connections.pop(connection.protocol, None)
 
 
-class _Connection(Occupant, asyncio.Protocol):
-    """One connection: hands everything on to aiohttp's protocol, and knows when its time is over.
+class _ProtocolErrors(logging.Handler):
+    """Takes what aiohttp logs of the connections of a server.
 
-    Attributes:
-        protocol: aiohttp's.
-        opening: done when the protocol has taken over, or never will.
+    A client that does not send HTTP is no error of ours, and what it sent may hold secrets: the log says only what kind
+    of mistake it was.
     """
 
-    def __init__(self, client: str, protocol: web.RequestHandler, forget: Callable[[_Connection], None]) -> None:
-        self._loop = asyncio.get_running_loop()
-        super().__init__(client, self._loop.time())
-        self.protocol = protocol
-        self.opening: asyncio.Future[None] = self._loop.create_future()
-        self._forget = forget
-        self._transport: asyncio.Transport | None = None
-        self._deadline: asyncio.TimerHandle | None = None
-        self._ended = False
+    def __init__(self, server: str) -> None:
+        super().__init__()
+        self._server = server
 
-    def open(self, accepted: socket.socket, context: ssl.SSLContext | None, within_s: float) -> None:
-        """Begins to serve an accepted socket, which has so long to agree on TLS and to send a request."""
-        self.opening = self._loop.create_task(self._open(accepted, context), name="connection opens")
-        self.opening.add_done_callback(lambda _: accepted.close() if self._transport is None else None)
-        self.set_deadline(within_s)
-
-    async def _open(self, accepted: socket.socket, context: ssl.SSLContext | None) -> None:
-        goodbye_s = _GOODBYE_S if context else None
-        try:
-            await self._loop.connect_accepted_socket(
-                lambda: self, accepted, ssl=context, ssl_shutdown_timeout=goodbye_s
-            )
-        except OSError:  # the client does not speak TLS, or is not trusted
-            self.abort()
-
-    def begin(self, within_s: float) -> None:
-        """Notes that the request is there and is worked on."""
-        self.idle_since = None
-        self.set_deadline(within_s)
-
-    def rest(self, within_s: float) -> None:
-        """Notes that the request is answered."""
-        self.idle_since = self._loop.time()
-        self.set_deadline(within_s)
-
-    def set_deadline(self, within_s: float) -> None:
-        """Ends the connection so many seconds from now."""
-        if self._deadline is not None:
-            self._deadline.cancel()
-        self._deadline = None if self._ended else self._loop.call_later(within_s, self.abort)
-
-    def abort(self) -> None:
-        """Ends it at once."""
-        self._end()
-        if self._transport is not None:
-            self._transport.abort()
+    def emit(self, record: logging.LogRecord) -> None:
+        """Logs it like a line of our own."""
+        error = record.exc_info[1] if record.exc_info else None
+        client = str(record.args[0]) if isinstance(record.args, tuple) and record.args else ""
+        if isinstance(error, HttpProcessingError):
+            reason = f"it is not HTTP: {type(error).__name__}, status {error.code}"
+            _log.debug("request refused, connection closed", server=self._server, reason=reason, client=client)
+        elif error is not None:
+            log = _log.bind(server=self._server, client=client)
+            log.error("request failed: internal error", error=error, exc_info=error)
         else:
-            self.opening.cancel()
-
-    def _end(self) -> None:
-        self._ended = True
-        if self._deadline is not None:
-            self._deadline.cancel()
-        self._forget(self)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Hands it on."""
-        self._transport = cast("asyncio.Transport", transport)
-        self.protocol.connection_made(transport)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Hands it on; the place is free."""
-        self._end()
-        self.protocol.connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        """Hands it on."""
-        self.protocol.data_received(data)
-
-    def eof_received(self) -> None:
-        """Hands it on."""
-        self.protocol.eof_received()
-
-    def pause_writing(self) -> None:
-        """Hands it on."""
-        self.protocol.pause_writing()
-
-    def resume_writing(self) -> None:
-        """Hands it on."""
-        self.protocol.resume_writing()
+            logging.getLogger("aiohttp.server").handle(record)
 
 
 async def _listen(address: str, port: int) -> list[socket.socket]:

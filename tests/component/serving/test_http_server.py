@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import aiohttp
 import pytest
+import structlog
 from aiohttp import web
 
+from addon_operator.logs import configure
 from addon_operator.server.public import PublicServer
 from addon_operator.server.status import OperatorStatus, Startup
 from addon_operator.serving.http_server import HttpServer, Limits
@@ -23,6 +26,7 @@ from addon_operator.webhooks.certificates import Authority, make_context
 
 WITHIN_S = 60.0
 OTHER_CLIENT = "127.0.0.2"
+SECRET = "hunter2"
 
 
 class Client:
@@ -68,6 +72,15 @@ async def connect() -> AsyncIterator[Connect]:
     for client in clients:
         client.close()
     await asyncio.sleep(0)
+
+
+@pytest.fixture
+def log() -> Iterator[Callable[[], list[str]]]:
+    """The lines of the log."""
+    stream = io.StringIO()
+    configure("text", "debug", with_time=False, stream=stream)
+    yield lambda: stream.getvalue().splitlines()
+    structlog.reset_defaults()
 
 
 async def get(port: int, path: str = "/", *, source: str = "127.0.0.1") -> tuple[int, bytes]:
@@ -153,6 +166,45 @@ async def test_who_never_sends_a_whole_request_is_closed(connect: Connect, sent:
         assert await client.until_closed() == b""
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03hunter2\r\n\r\n", id="TLS"),
+        pytest.param(b"SSH-2.0-hunter2\r\n\r\n", id="SSH"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\nhunter2\r\n\r\n", id="a line that is no header"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"hunter2" * 2000 + b"\r\n\r\n", id="a header too long"),
+    ],
+)
+async def test_what_is_not_http_is_a_debug_line_that_says_what_happened(
+    connect: Connect, log: Callable[[], list[str]], sent: bytes
+) -> None:
+    async with serving(Limits()) as (_, port):
+        client = await connect(port)
+        await client.send(sent)
+        assert (await client.until_closed()).startswith(b"HTTP/1.0 400 Bad Request")
+    (line,) = log()
+    assert line.startswith('DEBUG   request refused, connection closed server=test reason="it is not HTTP: ')
+    assert "status 400" in line
+    assert "client=127.0.0.1" in line
+    assert "hunter2" not in line
+
+
+async def test_a_handler_that_fails_is_an_error(log: Callable[[], list[str]]) -> None:
+    async def fail(_request: web.Request) -> web.Response:
+        raise ValueError(SECRET)
+
+    server = HttpServer("test", [web.get("/", fail)], Limits(), stop_s=1.0)
+    port = await server.start_tcp("127.0.0.1", 0)
+    try:
+        assert (await get(port))[0] == 500
+    finally:
+        await server.stop()
+    (line,) = log()
+    assert line.startswith("ERROR   request failed: internal error server=test client=127.0.0.1 error=")
+    assert "ValueError" in line
+    assert SECRET not in line
+
+
 async def test_headers_that_trickle_in_do_not_put_the_end_off(connect: Connect) -> None:
     async with serving(Limits(receive_s=0.2)) as (_, port):
         client = await connect(port)
@@ -236,6 +288,7 @@ async def test_large_bodies_that_stall_make_room_for_one_that_comes(connect: Con
 OUT_OF_DESCRIPTORS = """
 import asyncio, contextlib, json, os, resource, socket, sys
 from addon_operator import logs
+from addon_operator.logs import configure
 from addon_operator.server.public import PublicServer
 from addon_operator.server.status import OperatorStatus, Startup
 

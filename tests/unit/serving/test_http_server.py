@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from addon_operator.process.file_limit import connections_for
-from addon_operator.serving.http_server import Occupant, longest_idle, over_limit
+from addon_operator.serving.connection import Occupant, longest_idle, over_limit
 
 A, B, C = "10.0.0.1", "10.0.0.2", "10.0.0.3"
 
