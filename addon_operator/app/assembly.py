@@ -90,7 +90,7 @@ async def build(settings: Settings, edges: Edges, metrics: Metrics) -> Operator:
     registry.scan_warnings = files.scan.warnings
     store = ValuesStore(files.scan.global_section)
     store.replace_modules(files.scan.sections)
-    observer = AttemptObserver(progress, metrics)
+    observer = AttemptObserver(progress, metrics.queues)
     queues = QueueSet(
         retry=RetryPolicy(settings.retry_first_s, settings.retry_most_s),
         observe=observer,
@@ -191,7 +191,7 @@ async def build(settings: Settings, edges: Edges, metrics: Metrics) -> Operator:
     webhooks = WebhookHost(
         client,
         reviewer=HookReviewer(
-            hooks=hooks, find_hook=registry.find_hook, on_changes=events.values_changed, metrics=metrics
+            hooks=hooks, find_hook=registry.find_hook, on_changes=events.values_changed, metrics=metrics.hook_runs
         ),
         admission=admission,
         conversion=conversion,
@@ -225,7 +225,7 @@ async def build(settings: Settings, edges: Edges, metrics: Metrics) -> Operator:
         source=source,
         ignored_release=settings.helm_ignore_release,
         limit=settings.max_removals,
-        metrics=metrics,
+        metrics=metrics.modules,
         warn=lambda reason, message: recorder.warn(config_map, reason, message),
     )
 
@@ -240,7 +240,7 @@ async def build(settings: Settings, edges: Edges, metrics: Metrics) -> Operator:
         holding=holding,
         config=config,
         progress=progress,
-        metrics=metrics,
+        metrics=metrics.modules,
     )
     synchronizations = Synchronizations(queues, monitors)
     handlers = Handlers(

@@ -191,7 +191,6 @@ class OperatorProcess:
     async def _serve_http(self, stack: contextlib.AsyncExitStack) -> None:
         server = PublicServer(
             status=self.status,
-            troubles=tuple,
             metrics=self._metrics.blocks,
             hook_metrics=self._metrics.hooks.blocks,
         )

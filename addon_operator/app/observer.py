@@ -8,8 +8,7 @@ from typing import Final
 from addon_operator.dispatch.progress import Progress
 from addon_operator.hooks.config.model import MAIN_QUEUE
 from addon_operator.hooks.context import Synchronization
-from addon_operator.metrics.operator import Metrics
-from addon_operator.metrics.queues import HeadTask
+from addon_operator.metrics.queues import HeadTask, QueueMetrics
 from addon_operator.process import heap
 from addon_operator.tasks.queue import Attempt
 from addon_operator.tasks.task import Converge, ConvergePhase, RunHook, RunModules, Task, kind
@@ -24,7 +23,7 @@ class AttemptObserver:
         stuck: set when a task that the first converge needs has failed three times in a row.
     """
 
-    def __init__(self, progress: Progress, metrics: Metrics) -> None:
+    def __init__(self, progress: Progress, metrics: QueueMetrics) -> None:
         self.stuck = asyncio.Event()
         self._progress = progress
         self._metrics = metrics
@@ -33,7 +32,7 @@ class AttemptObserver:
         """Counts an attempt that is over."""
         payload = attempt.task.payload
         about = head_task(attempt.task)
-        self._metrics.queues.task_waited(
+        self._metrics.task_waited(
             module=payload.modules[0] if isinstance(payload, RunModules) else about.module,
             hook=about.hook,
             binding=payload.binding if isinstance(payload, RunHook) else "",

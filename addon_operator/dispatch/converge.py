@@ -18,7 +18,7 @@ from addon_operator.documents.jsondoc import JsonValue
 from addon_operator.errors import AddonOperatorError
 from addon_operator.hooks.config.model import LifecycleKind
 from addon_operator.logs import get_logger
-from addon_operator.metrics.operator import Metrics
+from addon_operator.metrics.modules import ModuleMetrics
 from addon_operator.modules.enablement import Enablement
 from addon_operator.modules.holding import Holding
 from addon_operator.modules.loader import ModuleLoader
@@ -47,7 +47,7 @@ class ConvergeHandler:
         holding: Holding,
         config: OperatorConfig,
         progress: Progress,
-        metrics: Metrics,
+        metrics: ModuleMetrics,
     ) -> None:
         self.progress = progress
         self._queue = queue
@@ -114,7 +114,7 @@ class ConvergeHandler:
         try:
             scan = self._loader.scan()
         except AddonOperatorError as error:
-            self._metrics.modules.discovery_failed()
+            self._metrics.discovery_failed()
             log.error("module directories cannot be read, the known modules stay until the next converge", error=error)
             self._registry.scan_error = str(error)
             return
@@ -144,7 +144,7 @@ class ConvergeHandler:
         try:
             verdicts = await self._enablement.evaluate_all()
         except AddonOperatorError:
-            self._metrics.modules.discovery_failed()
+            self._metrics.discovery_failed()
             raise
         switched = self._switched(verdicts)
         self._registry.replace_verdicts(verdicts, config_map=self._holding.config_map_uid)
@@ -177,7 +177,7 @@ class ConvergeHandler:
     def _switched(self, verdicts: Mapping[str, Verdict]) -> Mapping[str, Verdict]:
         """Records the verdicts in the metrics; returns those with another enable state than the last ones."""
         for name, verdict in verdicts.items():
-            self._metrics.modules.state(name, enabled=verdict.enabled, version=self._registry.get(name).chart_version)
+            self._metrics.state(name, enabled=verdict.enabled, version=self._registry.get(name).chart_version)
         return {
             name: verdict
             for name, verdict in verdicts.items()
@@ -201,8 +201,8 @@ class ConvergeHandler:
         duration_s = now - (self.progress.started_at or now)
         self.progress.started_at = None
         self.progress.count += 1
-        self._metrics.modules.keep(module.name for module in self._registry.modules)
-        self._metrics.modules.converged(self.progress.activation, duration_s=duration_s)
+        self._metrics.keep(module.name for module in self._registry.modules)
+        self._metrics.converged(self.progress.activation, duration_s=duration_s)
         enabled = self._registry.enabled
         log.info("converge done", reason=task.reason, duration_s=duration_s, modules=len(enabled))
         self.progress.first_done.set()

@@ -18,7 +18,7 @@ from addon_operator.hooks.context import Convert, Review
 from addon_operator.hooks.effects import HookRuns, Run
 from addon_operator.hooks.hook import Hook
 from addon_operator.logs.event_id import new_event
-from addon_operator.metrics.operator import Metrics
+from addon_operator.metrics.hook_runs import HookRunMetrics
 from addon_operator.webhooks.review import (
     AdmissionAnswer,
     ConversionAnswer,
@@ -38,7 +38,7 @@ class HookReviewer:
         hooks: HookRuns,
         find_hook: Callable[[HookId], Hook | None],
         on_changes: Callable[[HookId, Changes], None],
-        metrics: Metrics,
+        metrics: HookRunMetrics,
     ) -> None:
         """Takes what it uses; `on_changes` is told when a hook changed values."""
         self._hooks = hooks
@@ -91,7 +91,7 @@ class HookReviewer:
         try:
             yield outcome
         finally:
-            self._metrics.hook_runs.reviewed(
+            self._metrics.reviewed(
                 module=hook.module, hook=hook.name, binding=binding, outcome=outcome[0] if outcome else "error"
             )
 

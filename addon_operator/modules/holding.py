@@ -11,7 +11,7 @@ from typing import Protocol
 from addon_operator.configmap.config import OperatorConfig
 from addon_operator.helm.release import ReleaseFacts
 from addon_operator.logs import get_logger
-from addon_operator.metrics.operator import Metrics
+from addon_operator.metrics.modules import ModuleMetrics
 from addon_operator.modules.deployment import ModuleDeployment
 from addon_operator.modules.plan import Installed, RemovalRules
 from addon_operator.modules.registry import ModuleRegistry
@@ -51,7 +51,7 @@ class Holding:
         source: ConfigMapIdentity,
         ignored_release: str | None,
         limit: int | None,
-        metrics: Metrics,
+        metrics: ModuleMetrics,
         warn: Callable[[str, str], None],
     ) -> None:
         """Takes what it uses.
@@ -130,10 +130,10 @@ class Holding:
         for name in held:
             self._runner.hold(name)  # again, too: its directory may be back
         for name in new:
-            self._metrics.modules.held(name, held=True)
+            self._metrics.held(name, held=True)
             log.error("module is held: neither upgraded nor removed", module=name, reason=held[name], next=WHAT_NEXT)
         for name in over:
-            self._metrics.modules.held(name, held=False)
+            self._metrics.held(name, held=False)
             log.info("module is not held any more", module=name)
         if new:
             reasons = "; ".join(dict.fromkeys(held[name] for name in new))

@@ -9,7 +9,7 @@ Source: contract.md 2.16.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from aiohttp import web
 
@@ -21,7 +21,7 @@ from addon_operator.serving.http_server import HttpServer, Limits
 _WITHOUT_PAUSE_S = 0.01
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PAGES = {
-    "/healthz": "whether the process works",
+    "/healthz": "200 while the process works",
     "/readyz": "whether the first converge is done",
     "/status/converge": "how far the converge is (?output=json)",
     "/metrics": "metrics of the operator",
@@ -35,8 +35,6 @@ class PublicServer:
 
     Args:
         status: what readiness and the status page conclude from.
-        troubles: what makes the process unfit to go on, one reason each; empty means healthy. A liveness probe restarts
-            the operator for them, so only what a restart mends belongs here.
         metrics: the operator's series in Prometheus text format, in pieces that take a few milliseconds each to make.
         hook_metrics: the series that hooks made, same format.
     """
@@ -45,12 +43,10 @@ class PublicServer:
         self,
         *,
         status: Callable[[], OperatorStatus],
-        troubles: Callable[[], Sequence[str]],
         metrics: Callable[[], Iterator[bytes]],
         hook_metrics: Callable[[], Iterator[bytes]],
     ) -> None:
         self._status = status
-        self._troubles = troubles
         self._metrics = metrics
         self._hook_metrics = hook_metrics
         self._server = HttpServer("probes and metrics", self._routes(), Limits(), stop_s=1.0)
@@ -76,19 +72,13 @@ class PublicServer:
     def _routes(self) -> list[web.RouteDef]:
         return [
             web.get("/", _index),
-            web.get("/healthz", self._healthz),
+            web.get("/healthz", _healthz),
             web.get("/readyz", self._readyz),
             web.get("/status/converge", self._converge_status),
             web.get("/metrics", self._all_metrics),
             web.get("/metrics/hooks", self._only_hook_metrics),
             web.get("/discovery", _discovery),
         ]
-
-    async def _healthz(self, _request: web.Request) -> web.Response:
-        troubles = self._troubles()
-        if troubles:
-            return web.Response(status=500, text="".join(f"{trouble}\n" for trouble in troubles))
-        return web.Response(text="ok\n")
 
     async def _readyz(self, _request: web.Request) -> web.Response:
         status = self._status()
@@ -117,6 +107,11 @@ async def _exposition(pieces: Iterator[bytes]) -> web.Response:
             await asyncio.sleep(0)
             since = loop.time()
     return web.Response(body=bytes(text), headers={"Content-Type": _METRICS_TYPE})
+
+
+async def _healthz(_request: web.Request) -> web.Response:
+    """Returns 200: a loop that does not turn any more cannot answer (contract.md 2.16)."""
+    return web.Response(text="ok\n")
 
 
 async def _index(_request: web.Request) -> web.Response:

@@ -282,7 +282,10 @@ class Bench:
             registry=self.registry, store=self.store, flags=flags, engine=self.engine, config=self.config,
         )  # fmt: skip
         self.reviewer = HookReviewer(
-            hooks=hooks, find_hook=self.registry.find_hook, on_changes=self.events.values_changed, metrics=self.metrics
+            hooks=hooks,
+            find_hook=self.registry.find_hook,
+            on_changes=self.events.values_changed,
+            metrics=self.metrics.hook_runs,
         )
         reactions = Reactions(
             monitors=self.monitors, cron=self.cron, webhooks=self.webhooks, on_tick=self.events.ticked
@@ -295,12 +298,12 @@ class Bench:
         self.holding = Holding(
             registry=self.registry, runner=runner, deployment=NoCharts(self.releases), ignored_release=None, limit=None,
             config=self.config, source=self.config_map,
-            metrics=self.metrics, warn=lambda *_: None,
+            metrics=self.metrics.modules, warn=lambda *_: None,
         )  # fmt: skip
         self.converge = ConvergeHandler(
             queue=self.queues.main, loader=self.loader, registry=self.registry, store=self.store,
             enablement=self.enablement, runner=runner, holding=self.holding,
-            config=self.config, progress=self.progress, metrics=self.metrics,
+            config=self.config, progress=self.progress, metrics=self.metrics.modules,
         )  # fmt: skip
         synchronizations = Synchronizations(self.queues, self.monitors)
         self._handlers = Handlers(

@@ -112,7 +112,7 @@ async def serving(limits: Limits, context: ssl.SSLContext | None = None) -> Asyn
 
 async def test_a_thousand_silent_connections_do_not_keep_a_probe_out(connect: Connect) -> None:
     status = OperatorStatus(Startup.DONE)
-    server = PublicServer(status=lambda: status, troubles=list, metrics=lambda: iter(()), hook_metrics=lambda: iter(()))
+    server = PublicServer(status=lambda: status, metrics=lambda: iter(()), hook_metrics=lambda: iter(()))
     port = await server.start(address="127.0.0.1", port=0)
     try:
         silent = [await connect(port) for _ in range(1100)]
@@ -295,7 +295,7 @@ from addon_operator.server.status import OperatorStatus, Startup
 async def main():
     status = OperatorStatus(Startup.DONE)
     nothing = lambda: iter(())
-    server = PublicServer(status=lambda: status, troubles=list, metrics=nothing, hook_metrics=nothing)
+    server = PublicServer(status=lambda: status, metrics=nothing, hook_metrics=nothing)
     port = await server.start(address="127.0.0.1", port=0)
     with contextlib.ExitStack() as hoard:
         with contextlib.suppress(OSError):

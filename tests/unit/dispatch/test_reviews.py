@@ -61,7 +61,7 @@ def reviewer(runs: Answers) -> HookReviewer:
         hooks=runs,
         find_hook=lambda hook: HOOK if hook == ID else None,
         on_changes=lambda hook, changes: runs.told.append((hook, changes)),
-        metrics=runs.metrics,
+        metrics=runs.metrics.hook_runs,
     )
 
 
