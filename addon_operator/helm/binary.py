@@ -73,7 +73,7 @@ _PLACES: Final = {
 
 
 def helm_environment(base: Mapping[str, str], cluster: Mapping[str, str], home: Path) -> dict[str, str]:
-    """Gives the environment of helm.
+    """Returns the environment of helm.
 
     Args:
         base: of the operator.

@@ -62,7 +62,7 @@ class ChartReader:
         return jsondoc.digest_bytes(*parts)
 
     def traits(self, module_dir: Path, digest: str, values: JsonObject) -> ChartTraits:
-        """Answers what the chart's rendering depends on.
+        """Returns what the chart's rendering depends on.
 
         Args:
             module_dir: the chart.
@@ -85,7 +85,7 @@ class ChartReader:
         return dataclasses.replace(traits, has_hooks=True, has_install_hooks=installs)
 
     def fitting(self, module_dir: Path, digest: str, values: JsonObject) -> JsonObject:
-        """Gives the values without what a `values.schema.json` with a closed root cannot take although it says nothing.
+        """Returns values without what a `values.schema.json` with a closed root cannot take although it says nothing.
 
         Args:
             module_dir: the chart.
@@ -102,7 +102,7 @@ class ChartReader:
         return fitting(root, values)
 
     def mentions(self, module_dir: Path, words: Collection[str]) -> bool:
-        """Answers whether a template of the chart mentions one of these words.
+        """Returns whether a template of the chart mentions one of these words.
 
         Raises:
             ModuleError: a file or an archive cannot be read.
@@ -124,7 +124,7 @@ class ChartReader:
 
 
 def prepare_chart(module_dir: Path, name: str, directory: Path) -> Path:
-    """Gives the directory that helm can take for the module's chart.
+    """Returns the directory that helm can take for the module's chart.
 
     Args:
         module_dir: the module.

@@ -27,8 +27,8 @@ from addon_operator.helm.labels import add_labels
 from addon_operator.helm.manifest import Document
 from addon_operator.helm.relay import relayed
 from addon_operator.helm.release import FINGERPRINT_LABEL, REVISION_LABEL
+from addon_operator.helm.release_record import hooks_of
 from addon_operator.helm.stderr import explain, is_too_large
-from addon_operator.helm.storage import hooks_of
 from addon_operator.kube.credentials import Credentials
 from addon_operator.kube.discovery import Discovery
 from addon_operator.kube.refs import ObjectKey
@@ -318,7 +318,7 @@ def _unusable(name: str, error: OSError) -> HelmError:
 
 
 def stored_size(parts: Iterable[bytes]) -> int:
-    """Answers how many bytes a release Secret needs for a release document: base64 of gzip."""
+    """Returns how many bytes a release Secret needs for a release document: base64 of gzip."""
     packer, size = zlib.compressobj(9, wbits=zlib.MAX_WBITS | 16), 0
     for part in parts:
         size += len(packer.compress(part))

@@ -64,7 +64,7 @@ class Cluster:
         self._is_current = False
 
     def may_lack(self, created: str) -> bool:
-        """Answers whether the first answer may be without a CRD.
+        """Returns whether the first answer may be without a CRD.
 
         Args:
             created: its `creationTimestamp`; one that is no time counts as late.

@@ -201,7 +201,7 @@ class Deployer:
         await self._storage.forget(name)
 
     def notes(self, name: str) -> bool:
-        """Answers whether the outcome of the last upgrade of a release is not noted on its record yet."""
+        """Returns whether the outcome of the last upgrade of a release is not noted on its record yet."""
         return name in self._notes or name in self._unnoted
 
     async def settle(self) -> None:
@@ -268,7 +268,7 @@ class Deployer:
         )
 
     def _upgrades_likely(self, request: ChartRequest, traits: ChartTraits) -> bool:
-        """Answers whether to begin an upgrade at once, to be stopped if it renders to what is deployed.
+        """Returns whether to begin an upgrade at once, to be stopped if it renders to what is deployed.
 
         That saves a rendering if the manifest has changed, and costs more than one if it has not.
         """

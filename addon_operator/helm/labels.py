@@ -23,7 +23,7 @@ _NULL = "tag:yaml.org,2002:null"
 
 
 def add_labels(parts: Iterable[Document], labels: Mapping[str, str]) -> str:
-    """Gives the manifest with `labels` on each object, in place of other values of the same labels.
+    """Returns the manifest with `labels` on each object, in place of other values of the same labels.
 
     Documents that are not YAML stay as they are: helm has the better words for them. So do objects without metadata.
     """

@@ -97,7 +97,7 @@ def without(
     *,
     on_refused: Callable[[Document], None] = lambda _document: None,
 ) -> str:
-    """Gives a manifest without some of its objects; what stays is not written anew unless it is in one list with them.
+    """Returns a manifest without some of its objects; the rest is not rewritten unless it is in a list with them.
 
     Args:
         parts: the manifest.
@@ -108,7 +108,7 @@ def without(
 
 
 def rendered_digest(parts: Iterable[Document], hooks: Iterable[tuple[str, str]] = ()) -> str:
-    """Answers whether two renderings are the same, whatever the order of their documents.
+    """Returns whether two renderings are the same, whatever the order of their documents.
 
     Args:
         parts: the documents before any label was added; `helm template` prints hooks among them.
@@ -123,7 +123,7 @@ def rendered_digest(parts: Iterable[Document], hooks: Iterable[tuple[str, str]] 
 
 
 def checksum(manifest: str) -> str:
-    """Gives the MD5 that the label `moduleChecksum` holds. Source: contract.md 2.12."""
+    """Returns the MD5 that the label `moduleChecksum` holds. Source: contract.md 2.12."""
     return hashlib.md5(manifest.encode(), usedforsecurity=False).hexdigest()
 
 
@@ -162,7 +162,7 @@ def entry_of(node: yaml.Node, key: str) -> tuple[yaml.Node, yaml.Node] | None:
 
 
 def scalar(node: yaml.Node | None) -> str:
-    """Gives the text of a scalar; empty for anything else."""
+    """Returns the text of a scalar; empty for anything else."""
     return str(node.value) if isinstance(node, yaml.ScalarNode) else ""
 
 

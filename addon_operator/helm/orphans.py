@@ -82,7 +82,7 @@ class Leftovers:
                 _log.warning("what a failed installation has left could not be deleted", module=name, error=error)
 
     def _is_of(self, name: str, metadata: JsonObject) -> bool:
-        """Answers whether helm made an object for this release, took it over for no other, and may delete it."""
+        """Returns whether helm made an object for this release, took it over for no other, and may delete it."""
         found = metadata.get("annotations")
         annotations = found if isinstance(found, dict) else {}
         return (

@@ -32,7 +32,7 @@ async def relayed(directory: Path, edit: Edit) -> AsyncIterator[list[str]]:
 
     Args:
         directory: an existing private directory for the two pipes.
-        edit: gets the manifest and answers what helm shall use. Called at most once, in the event loop. If it raises,
+        edit: gets the manifest and returns what helm shall use. Called at most once, in the event loop. If it raises,
             the helm run fails, and the error is raised when the block is left.
     """
     there, back, whole = directory / "rendered", directory / "labelled", directory / "whole"

@@ -108,7 +108,7 @@ def fingerprint(
     apis: str,
     extra_labels: Iterable[tuple[str, str]],
 ) -> str:
-    """Answers whether two helm runs have the same input; fits into a label.
+    """Returns whether two helm runs have the same input; fits into a label.
 
     Args:
         chart_digest: of all files of the chart.
@@ -125,7 +125,7 @@ def fingerprint(
 
 
 def decide(facts: ReleaseFacts, wanted: str, traits: ChartTraits, rendered: str | None) -> HelmAction:
-    """Answers what brings a release up to date.
+    """Returns what brings a release up to date.
 
     Args:
         facts: what is known about the release.
@@ -158,12 +158,12 @@ def decide(facts: ReleaseFacts, wanted: str, traits: ChartTraits, rendered: str 
 
 
 def decide_removal(facts: ReleaseFacts, reason: str) -> HelmAction:
-    """Answers whether a release that nobody wants has to be uninstalled; helm can do that in every status."""
+    """Returns whether a release that nobody wants has to be uninstalled; helm can do that in every status."""
     return HelmAction("uninstall", reason) if facts.exists else HelmAction("skip", "there is no release")
 
 
 def owned(labels: Mapping[str, str]) -> bool:
-    """Answers whether a release carries the operator's or the peer's mark; only such a one is ever purged."""
+    """Returns whether a release carries the operator's or the peer's mark; only such a one is ever purged."""
     return FINGERPRINT_LABEL in labels or CHECKSUM_LABEL in labels
 
 

@@ -18,7 +18,7 @@ _TOO_LARGE: Final = ("Too long: may not be more than 1048576", "request is too l
 
 
 def explain(stderr: str) -> str:
-    """Gives what helm complains about, without warnings, prefixes and values."""
+    """Returns what helm complains about, without warnings, prefixes and values."""
     lines = [line for line in stderr.splitlines() if line.strip() and not _NOISE.match(line)]
     begun = next((at for at, line in enumerate(lines) if line.startswith("Error:")), None)
     if begun is None and len(stderr.encode()) > _MAY_BE_CUT:
@@ -28,5 +28,5 @@ def explain(stderr: str) -> str:
 
 
 def is_too_large(stderr: str) -> bool:
-    """Answers whether the API server refused the record of the release for its size."""
+    """Returns whether the API server refused the record of the release for its size."""
     return any(sign in stderr for sign in _TOO_LARGE)

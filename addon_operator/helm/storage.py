@@ -1,23 +1,17 @@
-"""What helm has stored: the release Secrets of one namespace, listed and watched as metadata only.
+"""The release Secrets of one namespace, listed and watched as metadata only; what is in one: `release_record.py`.
 
 Facts come from memory; the API server is asked only to change a record or to read a manifest that nobody has noted.
-Not helm: making and removing releases is `client.py`. Source: design.md 5.1, contract.md 2.12.
+Installing and uninstalling releases is helm's (`client.py`). Source: design.md 5.1, contract.md 2.12.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import dataclasses
-import gzip
-import re
-import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Final
 
-from addon_operator.documents import jsondoc
-from addon_operator.documents.jsondoc import JsonObject, JsonValue
+from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import HelmError, KubeError
 from addon_operator.helm import manifest
 from addon_operator.helm.release import (
@@ -29,41 +23,30 @@ from addon_operator.helm.release import (
     RENDERED_LABEL,
     REVISION_LABEL,
     ReleaseFacts,
-    owned,
+)
+from addon_operator.helm.release_record import (
+    UNLISTED,
+    ReleaseRecord,
+    decode_release,
+    enabled_by_note,
+    encode_release,
+    facts_of,
+    parse_secret_name,
+    read_record,
+    secret_name,
 )
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.informers.known_objects import WatchEvent
 from addon_operator.kube.informers.reflector import Reflector
-from addon_operator.kube.refs import SECRETS, ObjectKey, metadata_of
+from addon_operator.kube.refs import SECRETS, ObjectKey, ObjectRef, metadata_of
 from addon_operator.logs import get_logger
 from addon_operator.values.layers import EnabledBy
 
 SEEN_WITHIN_S: Final = 30.0
 _LARGEST_NOTE: Final = 200_000
-_UNLISTED: Final = "unlisted"
-_DEPLOYED_ONCE: Final = frozenset({"deployed", "superseded", "uninstalled"})
-_GOING: Final = frozenset({"uninstalling", "uninstalled"})
-_GZIP_MAGIC: Final = b"\x1f\x8b\x08"
-_LARGEST_PAYLOAD: Final = 256 * 2**20
-_SECRET_NAME = re.compile(r"sh\.helm\.release\.v1\.(.+)\.v([1-9]\d*)")
-_METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_UNINSTALLING: Final = frozenset({"uninstalling", "uninstalled"})
 
 _log = get_logger("helm")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Record:
-    """One revision as its Secret's metadata shows it; `objects` None means that they are not noted."""
-
-    status: str
-    fingerprint: str
-    rendered: str
-    owned: bool
-    recorded: bool
-    finished: bool
-    objects: tuple[ObjectKey, ...] | None
-    enabled_by: EnabledBy | None
-    held: str
 
 
 class ReleaseStorage:
@@ -83,7 +66,7 @@ class ReleaseStorage:
         self._client = client
         self.namespace = namespace
         self._on_change: Callable[[str], None] = lambda _name: None
-        self._records: dict[str, dict[int, _Record]] = {}
+        self._records: dict[str, dict[int, ReleaseRecord]] = {}
         self._changed = asyncio.Event()
         self._reflector = Reflector(
             client,
@@ -113,27 +96,8 @@ class ReleaseStorage:
         await self._reflector.wait_synced(timeout_s)
 
     def facts(self, name: str) -> ReleaseFacts:
-        """Answers what is known about a release; absent objects are not known here."""
-        records = self._records.get(name)
-        if not records:
-            return ReleaseFacts(name)
-        newest = max(records)
-        record = records[newest]
-        return ReleaseFacts(
-            name=name,
-            revision=newest,
-            status=record.status,
-            deployed_revision=max((at for at, one in records.items() if one.status == "deployed"), default=None),
-            ever_deployed=any(one.status in _DEPLOYED_ONCE for one in records.values()),
-            fingerprint=record.fingerprint,
-            rendered=record.rendered,
-            recorded=record.recorded,
-            finished=record.finished,
-            owned=record.owned,
-            objects=record.objects,
-            enabled_by=record.enabled_by,
-            held=record.held,
-        )
+        """Returns what is known about a release; absent objects are not known here."""
+        return facts_of(name, self._records.get(name, {}))
 
     def releases(self) -> tuple[ReleaseFacts, ...]:
         """Lists all releases of the namespace, sorted by name."""
@@ -189,8 +153,8 @@ class ReleaseStorage:
         """
         note = manifest.pack(objects)
         annotations: JsonObject = {
-            OBJECTS_ANNOTATION: note if len(note) <= _LARGEST_NOTE else _UNLISTED,
-            ENABLED_BY_ANNOTATION: _enabled_by_text(enabled_by),
+            OBJECTS_ANNOTATION: note if len(note) <= _LARGEST_NOTE else UNLISTED,
+            ENABLED_BY_ANNOTATION: enabled_by_note(enabled_by),
         }
         labels: JsonObject = {RENDERED_LABEL: rendered, CHECKSUM_LABEL: checksum}
         await self._patch(name, revision, {"labels": labels, "annotations": annotations})
@@ -211,7 +175,7 @@ class ReleaseStorage:
         Raises:
             KubeError: refused, or not seen in time.
         """
-        annotations: JsonObject = {ENABLED_BY_ANNOTATION: _enabled_by_text(enabled_by), HELD_ANNOTATION: None}
+        annotations: JsonObject = {ENABLED_BY_ANNOTATION: enabled_by_note(enabled_by), HELD_ANNOTATION: None}
         await self._patch(name, revision, {"annotations": annotations})
         await self._until(
             lambda: self.facts(name).enabled_by == enabled_by and not self.facts(name).held, f"note on release {name}"
@@ -246,11 +210,7 @@ class ReleaseStorage:
         )
 
     async def _delete_record(self, name: str, revision: int) -> None:
-        try:
-            await self._client.request("DELETE", self._path(name, revision))
-        except KubeError as error:
-            if not error.not_found:
-                raise
+        await self._client.delete(self._ref(name, revision))
 
     async def objects(self, name: str) -> tuple[ObjectKey, ...]:
         """Lists what the newest revision consists of, reading the stored manifest only if nobody has noted it.
@@ -263,7 +223,7 @@ class ReleaseStorage:
         if facts.objects is not None or not facts.exists:
             return facts.objects or ()
         text = str((await self.document(name, facts.revision)).get("manifest") or "")
-        return tuple(one.key for one in manifest.objects(manifest.documents(text)) if one.lasting)
+        return tuple(found.key for found in manifest.objects(manifest.documents(text)) if found.lasting)
 
     async def hand_over(self, name: str) -> dict[ObjectKey, str]:
         """Removes from a release the objects that other releases of ours contain by now: its uninstall spares them.
@@ -281,8 +241,12 @@ class ReleaseStorage:
             HelmError: the payload cannot be read.
         """
         facts = self.facts(name)
-        others = [one for one in self.releases() if one.owned and one.name != name and one.status not in _GOING]
-        owners = {self.anywhere(key): one.name for one in others for key in await self._known(one.name)}
+        others = [
+            release.name
+            for release in self.releases()
+            if release.owned and release.name != name and release.status not in _UNINSTALLING
+        ]
+        owners = {self.anywhere(key): other for other in others for key in await self._known(other)}
         shared = {key: owners[at] for key in await self.objects(name) if (at := self.anywhere(key)) in owners}
         if shared:
             secret, release = await self._read(name, facts.revision)
@@ -290,12 +254,12 @@ class ReleaseStorage:
             release["manifest"] = manifest.without(
                 parts, lambda key: self.anywhere(key) in owners, on_refused=lambda part: _spare(name, part)
             )
-            secret["data"] = {"release": encode(release)}
+            secret["data"] = encode_release(release)
             for field, mark in (("annotations", OBJECTS_ANNOTATION), ("labels", REVISION_LABEL)):
                 marks = metadata_of(secret).get(field)
                 if isinstance(marks, dict):
                     marks.pop(mark, None)
-            await self._client.request("PUT", self._path(name, facts.revision), body=jsondoc.dumps(secret))
+            await self._client.replace(self._ref(name, facts.revision), secret)
         return shared
 
     async def document(self, name: str, revision: int) -> JsonObject:
@@ -309,7 +273,7 @@ class ReleaseStorage:
         return release
 
     def anywhere(self, key: ObjectKey) -> ObjectKey:
-        """Gives the key by which releases can be compared: in no version of the API, always with a namespace."""
+        """Returns the key by which releases can be compared: in no version of the API, always with a namespace."""
         group = key.api_version.rpartition("/")[0]
         return dataclasses.replace(key, api_version=group, namespace=key.namespace or self.namespace)
 
@@ -322,25 +286,20 @@ class ReleaseStorage:
 
     async def _read(self, name: str, revision: int) -> tuple[JsonObject, JsonObject]:
         """Reads one record: its Secret, and the release document in it."""
-        secret = jsondoc.loads(await self._client.request("GET", self._path(name, revision)))
-        data = secret.get("data") if isinstance(secret, dict) else None
+        ref = self._ref(name, revision)
+        secret = await self._client.get(ref)
+        if secret is None:
+            raise KubeError(f"Secret {ref.name}: not found", status=404, reason="NotFound")
         try:
-            release = decode(str((data if isinstance(data, dict) else {}).get("release") or ""))
-        except (ValueError, zlib.error, binascii.Error) as error:
-            raise HelmError(f"release {name}, revision {revision}: the stored release cannot be read") from error
-        return (secret if isinstance(secret, dict) else {}), release
+            return secret, decode_release(secret)
+        except HelmError as error:
+            raise HelmError(f"release {name}, revision {revision}: {error}") from error
 
     async def _patch(self, name: str, revision: int, metadata: JsonObject) -> None:
-        await self._client.request(
-            "PATCH",
-            self._path(name, revision),
-            body=jsondoc.dumps({"metadata": metadata}),
-            content_type="application/merge-patch+json",
-            accept=_METADATA_ONLY,
-        )
+        await self._client.patch(self._ref(name, revision), {"metadata": metadata}, metadata_only=True)
 
-    def _path(self, name: str, revision: int) -> str:
-        return SECRETS.path(self.namespace, f"sh.helm.release.v1.{name}.v{revision}")
+    def _ref(self, name: str, revision: int) -> ObjectRef:
+        return ObjectRef(SECRETS, self.namespace, secret_name(name, revision))
 
     def _is_noted(self, name: str, revision: int) -> bool:
         record = self._records.get(name, {}).get(revision)
@@ -361,15 +320,18 @@ class ReleaseStorage:
 
     def _take(self, event: WatchEvent, secret: JsonObject) -> None:
         metadata = metadata_of(secret)
-        found = _SECRET_NAME.fullmatch(str(metadata.get("name") or ""))
+        found = parse_secret_name(str(metadata.get("name") or ""))
         if found is None:
             return
-        name, revision = found[1], int(found[2])
+        name, revision = found
         records = self._records.setdefault(name, {})
         if event == "Deleted":
             records.pop(revision, None)
         else:
-            records[revision] = _record(name, revision, metadata)
+            records[revision] = record = read_record(revision, metadata)
+            if record.problem:
+                message = "the note of what a release consists of was changed by somebody else and is ignored"
+                _log.warning(message, release=name, reason=record.problem)
         if not records:
             del self._records[name]
         self._changed.set()
@@ -377,82 +339,5 @@ class ReleaseStorage:
         self._on_change(name)
 
 
-def decode(payload: str) -> JsonObject:
-    """Reads the payload of a release Secret as the API server gives it: base64 of base64 of gzip of JSON.
-
-    Raises:
-        ValueError, binascii.Error, zlib.error: it is something else.
-    """
-    packed = base64.b64decode(base64.b64decode(payload, validate=True), validate=True)
-    text = _unzip(packed) if packed.startswith(_GZIP_MAGIC) else packed
-    release = jsondoc.loads(text)
-    if not isinstance(release, dict) or not isinstance(release.get("manifest", ""), str):
-        raise ValueError("not a release")  # noqa: TRY004 -- bad data, not a bad call
-    return release
-
-
-def encode(release: JsonObject) -> str:
-    """Writes what `decode` reads."""
-    return base64.b64encode(base64.b64encode(gzip.compress(jsondoc.dumps(release)))).decode()
-
-
-def hooks_of(release: Mapping[str, JsonValue]) -> tuple[tuple[str, str], ...]:
-    """Gives template and text of each hook of a release document."""
-    hooks = release.get("hooks")
-    found = (hook for hook in (hooks if isinstance(hooks, list) else []) if isinstance(hook, dict))
-    return tuple((str(hook.get("path") or ""), str(hook.get("manifest") or "")) for hook in found)
-
-
 def _spare(name: str, part: manifest.Document) -> None:
     _log.warning("objects stay, since their list cannot be taken apart", release=name, reason=part.source)
-
-
-def _unzip(packed: bytes) -> bytes:
-    unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-    data = unpacker.decompress(packed, _LARGEST_PAYLOAD)
-    if unpacker.unconsumed_tail:
-        raise ValueError(f"more than {_LARGEST_PAYLOAD} bytes")
-    return data
-
-
-def _record(name: str, revision: int, metadata: JsonObject) -> _Record:
-    labels, annotations = _texts(metadata.get("labels")), _texts(metadata.get("annotations"))
-    note = annotations.get(OBJECTS_ANNOTATION)
-    objects: tuple[ObjectKey, ...] | None = None
-    if note is not None and note != _UNLISTED:
-        try:
-            objects = manifest.unpack(note)
-        except ValueError as error:
-            _log.warning("the note on a release was changed by somebody", release=name, reason=str(error))
-            note = None
-    return _Record(
-        status=labels.get("status", ""),
-        fingerprint=labels.get(FINGERPRINT_LABEL, ""),
-        rendered=labels.get(RENDERED_LABEL, ""),
-        owned=owned(labels),
-        recorded=note is not None,
-        finished=labels.get(REVISION_LABEL) == str(revision),
-        objects=objects,
-        enabled_by=_enabled_by(annotations.get(ENABLED_BY_ANNOTATION)),
-        held=annotations.get(HELD_ANNOTATION, ""),
-    )
-
-
-def _enabled_by_text(enabled_by: EnabledBy) -> str:
-    return jsondoc.dumps({"flags": {**enabled_by.flags}, "configMap": enabled_by.config_map}).decode()
-
-
-def _enabled_by(text: str | None) -> EnabledBy | None:
-    """Reads what `_enabled_by_text` writes; None if nothing is noted, or somebody else wrote something else."""
-    try:
-        note = jsondoc.loads(text.encode()) if text else None
-    except ValueError:
-        return None
-    flags, config_map = (note.get("flags"), note.get("configMap")) if isinstance(note, dict) else (None, None)
-    if not isinstance(flags, dict) or not isinstance(config_map, str):
-        return None
-    return EnabledBy({source: value for source, value in flags.items() if isinstance(value, bool)}, config_map)
-
-
-def _texts(value: JsonValue) -> dict[str, str]:
-    return {name: str(text) for name, text in value.items()} if isinstance(value, dict) else {}

@@ -94,7 +94,7 @@ def scan_chart(templates: Iterable[tuple[str, str]], others: Iterable[tuple[str,
 
 
 def api_answer(traits: ChartTraits, api_versions: Iterable[str], digest: str) -> str:
-    """Gives what a fingerprint holds of the cluster's APIs: the answers to what the chart asks, or the whole digest."""
+    """Returns what a fingerprint has of the cluster's APIs: answers to what the chart asks, or the whole digest."""
     if traits.asked_apis is None:
         return digest
     served = set(api_versions) if traits.asked_apis else set()
@@ -102,7 +102,7 @@ def api_answer(traits: ChartTraits, api_versions: Iterable[str], digest: str) ->
 
 
 def changed_words(before: JsonValue, after: JsonValue) -> frozenset[str]:
-    """Gives the keys on the way to everything that differs between two sets of values, without the outermost."""
+    """Returns the keys on the way to everything that differs between two sets of values, without the outermost."""
     return frozenset(word for path in _changed_paths(before, after) for word in path[1:])
 
 
@@ -140,7 +140,7 @@ def _reach(roots: Iterable[_Unit], named: dict[str, list[_Unit]]) -> list[_Unit]
 
 
 def _read(path: str, text: str, named: dict[str, list[_Unit]]) -> _Unit:
-    """Reads one file: adds its named templates to `named`, answers the rest."""
+    """Reads one file: adds its named templates to `named`, returns the rest."""
     top = _Unit(path)
     open_units = [top]
     for body in _actions(text):

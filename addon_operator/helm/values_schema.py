@@ -22,7 +22,7 @@ class ClosedRoot:
     patterns: tuple[str, ...]
 
     def allows(self, key: str) -> bool:
-        """Answers whether the schema names a key; a pattern that only helm can read is none here."""
+        """Returns whether the schema names a key; a pattern that only helm can read is none here."""
         return key in self.names or any(_matches(pattern, key) for pattern in self.patterns)
 
 
@@ -47,7 +47,7 @@ def closed_root(schema: JsonValue) -> ClosedRoot | None:
 
 
 def fitting(root: ClosedRoot | None, values: JsonObject) -> JsonObject:
-    """Gives the values without those that a closed root does not allow: `global`, and what is empty.
+    """Returns the values without those that a closed root does not allow: `global`, and what is empty.
 
     A section that says something stays, so that helm refuses it in its own words.
     """

@@ -28,7 +28,7 @@ class AdmissionRoute:
 
     @property
     def timeout_s(self) -> float:
-        """Answers how long a review may take here; the API server waits a little longer."""
+        """How long a review may take here; the API server waits a little longer."""
         return self.binding.timeout_s - min(0.5, self.binding.timeout_s / 10)
 
     def read(self, body: bytes) -> AdmissionReview:
@@ -67,7 +67,7 @@ class AdmissionReview:
         return self._encode(answer)
 
     def late(self) -> bytes:
-        """Answers in the place of a hook that is still at work."""
+        """Returns the answer in the place of a hook that is still running: the request is denied."""
         return self._failed(f"no answer within {self.route.timeout_s:g} s")
 
     def _failed(self, reason: str) -> bytes:
@@ -81,7 +81,7 @@ class AdmissionReview:
 
 @dataclass(frozen=True, slots=True)
 class DepartedRoute:
-    """Where a binding was served that is gone: the API server may not have heard of it yet, and must not be blocked."""
+    """Where a binding was served that is gone: the API server may not know that yet, and must not be blocked."""
 
     timeout_s: float = 1.0
 

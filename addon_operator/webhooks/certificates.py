@@ -1,4 +1,4 @@
-"""Certificates of the webhook servers: made here, or read from files.
+"""Certificates of the webhook servers: generated here, or read from files.
 
 Keys that are made here stay in memory: a new process makes new ones and registers them (docs/decisions). The authority
 lives as long as the process, so that a renewed certificate is trusted by whoever trusts the one before.
@@ -91,7 +91,7 @@ class Authority:
 
 
 def read(cert: Path, key: Path, ca: Path | None) -> KeyPair:
-    """Reads a given certificate.
+    """Reads a certificate from its files.
 
     Raises:
         SettingsError: a file cannot be read.

@@ -35,23 +35,23 @@ CONVERTER: Final = "addon-operator.io/converter"
 
 
 def admission_path(binding: Admission) -> str:
-    """Answers the path of a binding; a validating and a mutating one of the same name have different ones."""
+    """Returns the path of a binding; a validating and a mutating one of the same name have different ones."""
     path = f"/hooks/{quote(binding.name, safe='')}"
     return path if binding.kind == "kubernetesValidating" else f"{path}/mutate"
 
 
 def conversion_path(crd_name: str) -> str:
-    """Answers the path for the objects of one definition."""
+    """Returns the path for the objects of one definition."""
     return f"/{quote(crd_name, safe='')}"
 
 
 def labels(identity: str) -> JsonObject:
-    """Answers the labels of a configuration of ours."""
+    """Returns the labels of a configuration of ours."""
     return {MANAGED_BY: "addon-operator", OPERATOR: identity}
 
 
 def not_own(namespace: str, config_map: str) -> JsonObject:
-    """Answers a match condition: not what the operator itself cannot do without.
+    """Returns a match condition: not what the operator itself cannot do without.
 
     That is its ConfigMap and the Secrets of releases: whoever cannot write these cannot switch a bad hook off.
 
@@ -69,7 +69,7 @@ def not_own(namespace: str, config_map: str) -> JsonObject:
 
 
 def webhook(binding: Admission, address: Address, *, not_own: JsonObject | None = None) -> JsonObject:
-    """Answers the entry of one binding.
+    """Returns the entry of one binding.
 
     Args:
         binding: what the hook declares.
@@ -95,7 +95,7 @@ def webhook(binding: Admission, address: Address, *, not_own: JsonObject | None 
 
 
 def configuration(kind: AdmissionKind, name: str, *, identity: str, webhooks: Iterable[JsonObject]) -> JsonObject:
-    """Answers a whole configuration."""
+    """Returns a whole configuration."""
     resource = RESOURCES[kind]
     return {
         "apiVersion": resource.api_version,
@@ -106,7 +106,7 @@ def configuration(kind: AdmissionKind, name: str, *, identity: str, webhooks: It
 
 
 def conversion(crd_name: str, address: Address) -> JsonObject:
-    """Answers the `conversion` of a definition."""
+    """Returns the `conversion` of a definition."""
     client = {**address.client_config(conversion_path(crd_name)), **_authority(address)}
     return {"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]}}
 

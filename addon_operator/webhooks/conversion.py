@@ -82,7 +82,7 @@ class ConversionReview:
         return encode_conversion(self.request.uid, answer)
 
     def late(self) -> bytes:
-        """Answers in the place of a hook that is still at work."""
+        """Returns the answer in the place of a hook that is still running: the conversion has failed."""
         return self._failed(f"no answer within {self.route.timeout_s:g} s")
 
     async def _convert(self) -> tuple[JsonObject, ...]:

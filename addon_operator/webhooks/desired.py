@@ -49,7 +49,7 @@ def registrations(
 
     Args:
         table: what is served.
-        settings: as given from outside.
+        settings: names of the configurations, and whose they are.
         admission: where admission reviews are answered; needed if some are.
         conversion: likewise.
     """

@@ -19,7 +19,7 @@ class WebhookSettings:
 
     Attributes:
         namespace: the operator's.
-        config_map: together with `namespace` it tells the operators of one cluster apart.
+        config_map: its name; with `namespace` it identifies the operator among those of one cluster.
         validating_name: the ValidatingWebhookConfiguration is called this and `-hooks`.
         mutating_name: the same for the MutatingWebhookConfiguration.
         admission: the server for validating and mutating webhooks.
@@ -43,7 +43,7 @@ class WebhookSettings:
 
     @property
     def identity(self) -> str:
-        """Answers which operator this is, in a form that fits into a label."""
+        """Which operator this is, in a form that fits into a label."""
         text = f"{self.namespace}.{self.config_map}"
         return text if len(text) <= _LONGEST_LABEL else f"operator-{digest(text)[:32]}"
 
@@ -54,7 +54,7 @@ class WebhookSettings:
         return tuple(name for name in names if name)
 
     def address(self, server: WebhookServer, *, port: int, authority: bytes) -> Address:
-        """Answers how the API server reaches a server that listens on `port`."""
+        """Returns how the API server reaches a server that listens on `port`."""
         return Address(
             namespace=self.namespace,
             service_name=server.service,
@@ -81,7 +81,7 @@ class Address:
     authority: bytes
 
     def client_config(self, path: str) -> JsonObject:
-        """Answers the `clientConfig` of a webhook, without its `caBundle`."""
+        """Returns the `clientConfig` of a webhook, without its `caBundle`."""
         if self.host:
             host = f"[{self.host}]" if ":" in self.host else self.host
             return {"url": f"https://{host}:{self.port}{path}"}

@@ -47,7 +47,7 @@ class WebhookListener(Protocol):
         """
 
     def check(self) -> None:
-        """Checks what was given from outside.
+        """Checks the certificate that it has from files, if any.
 
         Raises:
             SettingsError: it cannot be used.
@@ -96,7 +96,7 @@ class WebhookHost:
         admission: the listener for validating and mutating webhooks.
         conversion: the listener for conversions.
         reviewer: runs the hooks.
-        settings: as given from outside.
+        settings: names, addresses and limits.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class WebhookHost:
         self._stopped = False
 
     async def start(self) -> None:
-        """Checks given certificates; nothing listens yet.
+        """Checks certificates from files; nothing listens yet.
 
         Raises:
             SettingsError: they cannot be used.
@@ -202,7 +202,7 @@ class WebhookHost:
     async def renew(self, now: datetime.datetime) -> None:
         """Renews the certificates that are due at an instant; called by `run`.
 
-        If the authority of a given one is another, that is registered, too; what fails is tried again by `run`.
+        If the authority of one from a file has changed, that is registered, too; what fails is tried again by `run`.
         """
         async with self._lock:
             self._admission.listener.renew(now)

@@ -46,7 +46,7 @@ class TlsListener:
     """One server.
 
     Args:
-        settings: where it listens, and the certificate if one is given.
+        settings: where it listens, and the certificate if it has one from a file.
         names: what a certificate of our own must be good for.
         validity_s: how long.
         authority: returns who signs it.
@@ -87,7 +87,7 @@ class TlsListener:
         """Begins to listen; does nothing if it does.
 
         Raises:
-            SettingsError: the address or the given certificate cannot be used.
+            SettingsError: the address or the certificate from its files cannot be used.
         """
         from addon_operator.webhooks.certificates import make_context  # noqa: PLC0415 -- see above
 
@@ -107,7 +107,7 @@ class TlsListener:
             await running.server.stop()
 
     def check(self) -> None:
-        """Checks the given certificate, if there is one.
+        """Checks the certificate from files, if it has one.
 
         Raises:
             SettingsError: it cannot be used.

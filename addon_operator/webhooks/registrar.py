@@ -41,7 +41,7 @@ class Registrar:
 
     Args:
         client: the connection.
-        settings: as given from outside.
+        settings: names of the configurations, and whose they are.
     """
 
     def __init__(self, client: KubeClient, settings: WebhookSettings) -> None:

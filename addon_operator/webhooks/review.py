@@ -126,7 +126,7 @@ def parse_conversion_response(data: bytes) -> ConversionAnswer:
 
 
 def parse_admission(body: bytes) -> JsonObject:
-    """Answers the `request` of an AdmissionReview.
+    """Returns the `request` of an AdmissionReview.
 
     Raises:
         InputError: it is none of version v1, or has no uid.
@@ -173,12 +173,12 @@ def encode_conversion(uid: str, answer: ConversionAnswer) -> bytes:
 
 
 def bare(version: str) -> str:
-    """Answers a version without its group."""
+    """Returns a version without its group."""
     return version.rpartition("/")[2]
 
 
 def version_of(item: JsonObject) -> str:
-    """Answers the version of an object, without the group."""
+    """Returns the version of an object, without the group."""
     return bare(str(item.get("apiVersion") or ""))
 
 
