@@ -14,7 +14,7 @@ from typing import Protocol
 from addon_operator.configmap.document import ConfigChange, ConfigDocument, diff, empty_document, parse, to_data
 from addon_operator.errors import AddonOperatorError, ConfigMapError
 from addon_operator.logs import get_logger
-from addon_operator.values.patches import resolve
+from addon_operator.values.patching import resolve
 from addon_operator.values.store import Proposal, StaleProposal, ValuesStore
 
 log = get_logger("configmap")

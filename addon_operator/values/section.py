@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonValue
 from addon_operator.errors import ValuesRejected
-from addon_operator.values import layers, patches
+from addon_operator.values import layers, patching
 from addon_operator.values.layers import Origin, StaticLayer
 from addon_operator.values.patches import Operation, PatchError
 from addon_operator.values.schema import SectionSchemas
@@ -65,7 +65,7 @@ class Section:
         value = self._defaulted(self.config_effective)
         pending = self.patches
         while pending:
-            document, skipped = patches.reapply(pending, {self.spec.key: value})
+            document, skipped = patching.reapply(pending, {self.spec.key: value})
             assert isinstance(document, dict)
             value = self._defaulted(document.get(self.spec.key, {}))
             # A default can be the parent that a patch has waited for.
@@ -114,7 +114,7 @@ class Section:
         if not operations:
             return self
         resolution = _resolve(operations, self.spec.key, self.effective, where)
-        kept = patches.compact([*self.patches, *resolution.operations])
+        kept = patching.compact([*self.patches, *resolution.operations])
         known = {_identity(operation) for operation in self.patches}
         if {_identity(operation) for operation in kept} == known:
             return self
@@ -196,9 +196,9 @@ class Section:
         return Origin("default", schemas.config_file if from_config else schemas.values_file)
 
 
-def _resolve(operations: Sequence[Operation], key: str, value: JsonValue, where: str) -> patches.Resolution:
+def _resolve(operations: Sequence[Operation], key: str, value: JsonValue, where: str) -> patching.Resolution:
     try:
-        resolution = patches.resolve(operations, {key: value}, where)
+        resolution = patching.resolve(operations, {key: value}, where)
         jsondoc.dumps(resolution.document)
     except PatchError as error:
         raise ValuesRejected(str(error)) from error

@@ -226,10 +226,10 @@ def test_patches_of_a_module(cluster: DevCluster, tmp_path: Path) -> None:
         outside: list[JsonValue] = [{"op": "add", "path": path, "value": "s3cret"} for path in foreign]
         wrong: list[tuple[list[JsonValue], list[str]]] = [
             (outside, [f"values patch: unacceptable patch operation for path '{path}'" for path in foreign]),
-            ([{"op": "remove", "path": "/lab/no"}], ["values patch: remove /lab/no: there is nothing to remove"]),
+            ([{"op": "remove", "path": "/lab/no"}], ["values patch: remove /lab/no: /lab/no does not exist"]),
             (
                 [{"op": "test", "path": "/lab/moved", "value": "s3cret"}],
-                ["values patch: test /lab/moved: the value is another one"],
+                ["values patch: test /lab/moved: the value differs"],
             ),
         ]
         for operations, words in wrong:

@@ -12,7 +12,7 @@ from pathlib import Path
 from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.kube import patch_ops
 from addon_operator.metrics import operations
-from addon_operator.values import patches
+from addon_operator.values import patches, patching
 
 PROJECT = Path(__file__).parents[3]
 INPUTS = ("BINDING_CONTEXT_PATH", "VALUES_PATH", "CONFIG_VALUES_PATH")
@@ -47,11 +47,11 @@ class HookRun:
 
     def new_values(self) -> JsonValue:
         """Answers the values after the hook, by the operator's rules."""
-        return patches.resolve(self.patch(), self.values, "values").document
+        return patching.resolve(self.patch(), self.values, "values").document
 
     def new_config_values(self) -> JsonValue:
         """Answers the config values after the hook, by the operator's rules."""
-        return patches.resolve(self.patch("CONFIG_VALUES_JSON_PATCH_PATH"), self.config_values, "config").document
+        return patching.resolve(self.patch("CONFIG_VALUES_JSON_PATCH_PATH"), self.config_values, "config").document
 
     def metrics(self) -> tuple[operations.MetricOperation, ...]:
         return operations.parse(self.files["METRICS_PATH"], "METRICS_PATH")

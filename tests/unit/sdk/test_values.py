@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from addon_operator import sdk
 from addon_operator.sdk import jsondata
-from addon_operator.values import patches
+from addon_operator.values import patches, patching
 from tests.component.shell.conftest import LIBRARY
 from tests.unit.values.strategies import KEYS, objects
 from tests.unit.values.strategies import values as json_values
@@ -126,7 +126,7 @@ def test_setting(path: jsondata.Path, value: sdk.JsonInput, operation: sdk.JsonO
     values = _values(document)
     values[path] = value
     assert values.patch() == (operation,)
-    assert values[""] == patches.resolve(patches.parse(json.dumps(operation).encode(), ""), document, "").document
+    assert values[""] == patching.resolve(patches.parse(json.dumps(operation).encode(), ""), document, "").document
 
 
 REFUSED: Mapping[str, tuple[jsondata.Path, object, type[Exception], str]] = {
@@ -195,7 +195,7 @@ def test_the_operator_makes_the_same_of_the_patch(
         except (TypeError, ValueError):
             continue
     operations = patches.parse(json.dumps(values.patch()).encode(), "patch")
-    assert patches.resolve(operations, document, "patch").document == values[""]
+    assert patching.resolve(operations, document, "patch").document == values[""]
 
 
 cases = st.lists(
