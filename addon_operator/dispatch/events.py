@@ -32,7 +32,7 @@ log = get_logger("dispatch")
 
 
 class EventSink:
-    """Makes tasks of events."""
+    """Turns events into tasks."""
 
     def __init__(
         self,
@@ -46,11 +46,11 @@ class EventSink:
         metrics: Metrics,
         config_map: ObjectKey,
     ) -> None:
-        """Takes what it uses.
+        """Takes its dependencies.
 
         Args:
             queues: where tasks go.
-            registry: which modules there are, and where they stand.
+            registry: which modules exist, and their states.
             loader: reads the module directories.
             store: the values in force.
             progress: schedules are not served before the end of the first converge (contract.md 3.1).
@@ -114,14 +114,14 @@ class EventSink:
         return True
 
     def values_changed(self, hook: HookId, changes: Changes) -> None:
-        """A hook changed values that ran in no queue: it was asked by the API server."""
+        """A hook that ran for a review, in no queue, has changed values."""
         main = self._queues.main
         main.add_tail(routing.hook_changed_values(Reason.KUBERNETES, hook, changes, main.waiting))
 
     def ticked(self, hook: Hook, schedule: Schedule) -> None:
         """The time of a schedule has come."""
         if not self._progress.first_done.is_set():
-            log.debug("tick before the first converge is over", hook=hook.id.name, binding=schedule.name)
+            log.debug("tick dropped, the first converge is not done", hook=hook.id.name, binding=schedule.name)
             return
         queue = self._queues.get(schedule.queue)
         with new_event():
@@ -133,26 +133,26 @@ class EventSink:
         """Objects of a release are gone."""
         if not self._registry.is_enabled(release) or not self._registry.get(release).has_release:
             return
-        # While the module itself runs, its hooks may delete on purpose; once it is through, others do.
+        # While the module runs, its hooks may delete objects on purpose.
         main, through = self._queues.main, self._registry.state(release).phase is ModulePhase.READY
         with new_event():
             main.add_tail(routing.absent_objects(release, main.waiting if through else main.tasks))
 
     def definition_gone(self, name: str, missed: bool) -> None:
-        """A CRD is gone; modules that bring it will again, at once unless a hook has deleted it."""
-        bringing = [module for module in self._registry.enabled if name in self._registry.state(module).crds]
-        for module in bringing:
+        """A CRD is gone: its modules apply it again, at once unless a hook has deleted it."""
+        owners = [module for module in self._registry.enabled if name in self._registry.state(module).crds]
+        for module in owners:
             state = self._registry.state(module)
             state.crds = {crd: source for crd, source in state.crds.items() if crd != name}
-        if missed and bringing:
+        if missed and owners:
             main = self._queues.main
             with new_event():
-                # It comes back next, since nothing that needs it can succeed before.
-                main.add_head((Task(EnsureCrds(tuple(bringing)), Reason.ABSENT_OBJECTS),))
-                main.add_tail(routing.module_tasks(bringing, Reason.ABSENT_OBJECTS, main.waiting))
+                # First of all: whatever needs it fails without it.
+                main.add_head((Task(EnsureCrds(tuple(owners)), Reason.ABSENT_OBJECTS),))
+                main.add_tail(routing.module_tasks(owners, Reason.ABSENT_OBJECTS, main.waiting))
 
     def release_changed(self, facts: ReleaseFacts) -> None:
-        """Somebody else rolled back, upgraded or removed a release; answered if its module is at rest."""
+        """Somebody else rolled back, upgraded or removed a release; its module runs if it is ready."""
         name = facts.name
         at_rest = self._registry.is_enabled(name) and self._registry.state(name).phase is ModulePhase.READY
         if at_rest and self._registry.get(name).has_release:
@@ -160,11 +160,11 @@ class EventSink:
                 self._queues.main.add_tail(routing.release_changed(facts, self._queues.main.waiting))
 
     def end_module(self, name: str) -> tuple[asyncio.Future[Outcome], ...]:
-        """Takes the runs of a module's hooks out of all queues, and ends those at work; gives these."""
-        ending = [queue.interrupt(lambda task: _of_module(task, name)) for queue in self._queues.all()]
+        """Removes the runs of a module's hooks from all queues and cancels the running ones; returns these."""
+        cancelled = [queue.interrupt(lambda task: _of_module(task, name)) for queue in self._queues.all()]
         for queue in self._queues.all():
             queue.remove(lambda task: _of_module(task, name))
-        return tuple(one for one in ending if one is not None)
+        return tuple(attempt for attempt in cancelled if attempt is not None)
 
     def _serves(self, hook: Hook) -> bool:
         return hook.id.module is None or self._registry.is_enabled(hook.id.module)

@@ -44,7 +44,7 @@ class HookRunHandler:
         Args:
             queue: the main queue, for what follows from changed values.
             progress: whether the first converge runs.
-            registry: finds hooks, and says which modules are enabled.
+            registry: which modules are enabled, and their hooks.
             runner: drops hooks of modules whose files are gone.
             hooks: runs one hook and puts its results into effect.
             monitors: of `kubernetes` bindings.

@@ -57,7 +57,7 @@ class ModuleRunHandler:
         """Runs modules side by side; those that failed or have to wait are left for the next attempt."""
         progress = self._monitors.next_progress()
         runs = [asyncio.create_task(self._run_one(name), name=f"run of module {name}") for name in names]
-        # Whatever happens to one, also when the operator stops: nothing else begins before all are over.
+        # Whatever happens to one of them, also when the operator stops: nothing else begins before all are done.
         results = await asyncio.gather(*runs, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException) and not isinstance(result, AddonOperatorError):

@@ -1,6 +1,6 @@
-"""Asks hooks what the API server wants to know: admission and conversion reviews.
+"""Runs hooks for admission and conversion reviews of the API server.
 
-Reviews wait in no queue: the API server waits for them. Everything else about the run is as usual, its effects too.
+Reviews wait in no queue, since the API server waits for them. Otherwise their runs and effects are like any others.
 Called by the webhook host. Source: contract.md 2.14.
 """
 
@@ -40,14 +40,14 @@ class HookReviewer:
         on_changes: Callable[[HookId, Changes], None],
         metrics: HookRunMetrics,
     ) -> None:
-        """Takes what it uses; `on_changes` is told when a hook changed values."""
+        """Takes its dependencies; `on_changes` is called when a hook changed values."""
         self._hooks = hooks
         self._find_hook = find_hook
         self._on_changes = on_changes
         self._metrics = metrics
 
     async def admit(self, hook: HookId, binding: Admission, request: JsonObject) -> AdmissionAnswer:
-        """Asks whether a request may pass.
+        """Runs the hook that allows or denies a request.
 
         Raises:
             HookError: the hook failed, or its answer cannot be used.
@@ -62,7 +62,7 @@ class HookReviewer:
     async def convert(
         self, hook: HookId, binding: Conversion, *, from_version: str, to_version: str, request: JsonObject
     ) -> ConversionAnswer:
-        """Asks for objects in another version.
+        """Runs the hook that converts objects to another version.
 
         Raises:
             HookError: the hook failed, or its answer cannot be used.
@@ -79,7 +79,7 @@ class HookReviewer:
             try:
                 changes, data = await self._hooks.review(self._hook(hook), run)
             except HookFailed as error:
-                # What the hook printed is in the log; the answer goes to whoever made the request.
+                # The output of the hook is in the log; the response is shown to the user who made the request.
                 raise HookError(f"{error.brief} (see the operator's log)") from error
             if changes:
                 self._on_changes(hook, changes)

@@ -1,4 +1,4 @@
-"""From what happened to what has to be done: one pure function for each event.
+"""Which tasks follow from an event: one pure function for each.
 
 Source: contract.md 3.1, 3.2, 3.5, 3.6; the golden order of 3.7 is a test of these functions.
 """
@@ -33,7 +33,7 @@ from addon_operator.tasks.task import (
     Task,
 )
 
-# For hooks that ran for the clock or for an object: the reason of what follows, for a global hook and for a module's.
+# Reason of a hook run -> the reasons of what follows from changed values: for a global hook, for a hook of a module.
 _VALUES_CHANGED: Final = {
     Reason.SCHEDULE: (Reason.SCHEDULE_CHANGED_GLOBAL, Reason.SCHEDULE_CHANGED_MODULE),
     Reason.KUBERNETES: (Reason.KUBERNETES_CHANGED_GLOBAL, Reason.KUBERNETES_CHANGED_MODULE),
@@ -42,11 +42,11 @@ _VALUES_CHANGED: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FollowUp:
-    """What the main queue has to do after an event.
+    """What changes in the main queue after an event.
 
     Attributes:
         head: tasks to run next.
-        drop: tasks that wait and are not needed any more; they go away before `head` is placed.
+        drop: waiting tasks that are no longer needed; they are removed before `head` is added.
     """
 
     head: tuple[Task, ...] = ()
@@ -54,12 +54,12 @@ class FollowUp:
 
 
 def startup_tasks(hooks: LoadedHooks) -> tuple[Task, ...]:
-    """Fills the main queue at the start: what global hooks begin with, then the first converge. Source: 3.1, 3.7."""
+    """Returns the tasks of the start: the bindings of global hooks, then the first converge. Source: 3.1, 3.7."""
     watching = [hook.id for hook in hooks.hooks if hook.config.kubernetes]
     payloads: list[Payload] = [
         *(RunHook(hook.id, (LifecycleContext("onStartup"),)) for hook in hooks.bound_to("onStartup")),
         *(EnableSchedules(hook.id) for hook in hooks.hooks if hook.config.schedules),
-        # What is listed may have to be converted.
+        # Objects that are listed may have to be converted.
         *(EnableWebhooks(hook.id, conversions_only=True) for hook in hooks.hooks if hook.config.conversions),
         *(EnableMonitors(hook) for hook in watching),
         *([AwaitSynchronization()] if watching else []),
@@ -70,14 +70,15 @@ def startup_tasks(hooks: LoadedHooks) -> tuple[Task, ...]:
 
 
 def hook_tasks(hooks: Iterable[HookId], binding: LifecycleKind, reason: Reason) -> tuple[Task, ...]:
-    """One task for each hook of a binding around the converge, in the order given."""
+    """Returns one task for each hook with a `beforeAll` or `afterAll` binding, in this order."""
     return tuple(Task(RunHook(hook, (LifecycleContext(binding),)), reason, converge=True) for hook in hooks)
 
 
 def synchronization(hook: Hook, context: Synchronization, reason: Reason) -> Task:
-    """The first run of a `kubernetes` binding. Source: contract.md 2.13 (combining).
+    """Returns the first run of a `kubernetes` binding. Source: contract.md 2.13 (combining).
 
-    What it changes leads to nothing if others wait for it and then go on with the new values; else it is like an event.
+    A task that waits for it goes on with the values that it has changed. Where none waits, changed values lead to what
+    follows from an event.
     """
     reason = reason if context.binding.wait_for_synchronization else Reason.KUBERNETES
     return Task(RunHook(hook.id, (context,), combines=hook.config.version != "v0"), reason)
@@ -86,19 +87,19 @@ def synchronization(hook: Hook, context: Synchronization, reason: Reason) -> Tas
 def split_main(
     synchronizations: Iterable[tuple[Hook, Synchronization]], reason: Reason
 ) -> tuple[tuple[Task, ...], tuple[tuple[str, Task], ...]]:
-    """Places Synchronizations: those of the main queue, to run next, and those of others, by name. Source: 3.1, 3.3."""
+    """Returns Synchronizations of the main queue, which run next, and of others with their queue. Source: 3.1, 3.3."""
     placed = [(context.binding.queue, synchronization(hook, context, reason)) for hook, context in synchronizations]
     main = tuple(task for queue, task in placed if queue == MAIN_QUEUE)
     return main, tuple((queue, task) for queue, task in placed if queue != MAIN_QUEUE)
 
 
 def object_changed(hook: Hook, event: ObjectEvent) -> Task:
-    """A run for something that happened to an object; at the tail of the binding's queue."""
+    """Returns a run for an object event, for the tail of the binding's queue."""
     return Task(RunHook(hook.id, (event,), combines=hook.config.version != "v0"), Reason.KUBERNETES)
 
 
 def ticked(hook: Hook, schedule: Schedule, waiting: Iterable[Task]) -> Task | None:
-    """A run for a schedule, at the tail of its queue; None if one waits already: ticks that were missed are one."""
+    """Returns a run for a schedule, for the tail of its queue; None if one waits already: missed ticks are one."""
     tick = Tick(schedule)
     for task in waiting:
         if isinstance(task.payload, RunHook) and task.payload.hook == hook.id and tick in task.payload.contexts:
@@ -107,13 +108,13 @@ def ticked(hook: Hook, schedule: Schedule, waiting: Iterable[Task]) -> Task | No
 
 
 def hook_changed_values(reason: Reason, hook: HookId, changes: Changes, waiting: Sequence[Task]) -> tuple[Task, ...]:
-    """What goes to the tail of the main queue when a hook that ran by itself changed values. Source: contract.md 3.5.
+    """Returns what goes to the tail of the main queue when a hook changed values. Source: contract.md 3.5.
 
     Args:
-        reason: why the hook ran. Something else follows by itself on what ran for the start or for a converge.
-        hook: which one.
+        reason: why the hook ran. Nothing follows for a run of the start or of a converge, which go on with the values.
+        hook: that has run.
         changes: what it changed.
-        waiting: the tasks of the main queue that have not begun.
+        waiting: the tasks of the main queue that are not running.
     """
     reasons = _VALUES_CHANGED.get(reason)
     if not changes or reasons is None:
@@ -124,12 +125,12 @@ def hook_changed_values(reason: Reason, hook: HookId, changes: Changes, waiting:
 
 
 def plan_tasks(plan: ConvergePlan, reason: Reason, *, crds_pending: Collection[str]) -> tuple[Task, ...]:
-    """Turns a plan into tasks: CRDs, deletes in reverse order, runs in order, purges. Source: contract.md 3.2, 3.9.
+    """Returns the tasks of a plan: CRDs, deletes in reverse order, runs in order, purges. Source: contract.md 3.2, 3.9.
 
     Args:
-        plan: what has to be done.
+        plan: of the converge.
         reason: of the converge.
-        crds_pending: modules whose CRDs were not applied yet in this process, or changed since.
+        crds_pending: modules whose CRDs were not applied in this process, or have changed since.
     """
     crds = tuple(name for name in plan.crds if name in crds_pending)
     payloads: list[Payload] = [
@@ -142,7 +143,7 @@ def plan_tasks(plan: ConvergePlan, reason: Reason, *, crds_pending: Collection[s
 
 
 def config_accepted(waiting: Iterable[Task]) -> tuple[Task, ...]:
-    """A valid new state of the ConfigMap: apply it next, once."""
+    """Returns the task that applies a valid new state of the ConfigMap next, unless one waits already."""
     if any(isinstance(task.payload, ApplyConfig) for task in waiting):
         return ()
     return (Task(ApplyConfig(), Reason.APPLY_CONFIG),)
@@ -151,19 +152,19 @@ def config_accepted(waiting: Iterable[Task]) -> tuple[Task, ...]:
 def config_applied(
     change: ConfigChange, *, enablement_changed: bool, run: Sequence[str], waiting: Sequence[Task]
 ) -> FollowUp:
-    """What follows from a ConfigMap that was put into force. Source: contract.md 3.6.
+    """Returns what follows from an applied ConfigMap. Source: contract.md 3.6.
 
-    All of it comes next, also before what fails again and again: the edit may be what mends it. Only the first converge
-    stays behind what the start puts before it.
+    All of it runs next, also before a task that keeps failing: the edit may be the fix. Only the first converge stays
+    behind the other tasks of the start.
 
     Args:
         change: what differs.
-        enablement_changed: an enable state really is another one now.
+        enablement_changed: a module has another enable state now.
         run: enabled modules whose section changed, in run order.
         waiting: the tasks of the main queue behind the one that applies the ConfigMap.
     """
     if not (change.global_changed or enablement_changed):
-        # A run that waits by itself may wait behind something that fails: it comes forward.
+        # A waiting run may be behind a task that keeps failing: it moves forward.
         own = [RunModules((name,)) for name in run]
         drop = tuple(task for task in waiting if task.payload in own and not task.converge)
         kept = [task for task in waiting if task not in drop]
@@ -172,35 +173,35 @@ def config_applied(
 
 
 def converge_next(reason: Reason, waiting: Sequence[Task]) -> FollowUp:
-    """A converge before everything that waits, whose place it takes where it does the same.
+    """Returns a converge that runs next, and drops the waiting tasks that it makes superfluous.
 
-    Nothing comes before what the start puts before the first converge.
+    While the first converge waits, nothing is returned: it will do the same, after the other tasks of the start.
     """
     if any(task.payload == Converge() and task.reason is Reason.OPERATOR_STARTUP for task in waiting):
         return FollowUp()
-    # It will run every module.
+    # The converge runs every module.
     drop = tuple(task for task in waiting if task.converge or isinstance(task.payload, RunModules))
     return FollowUp(head=(Task(Converge(), reason, converge=True),), drop=drop)
 
 
 def module_tasks(modules: Iterable[str], reason: Reason, waiting: Sequence[Task]) -> tuple[Task, ...]:
-    """One run for each module that none waits for yet."""
+    """Returns one run for each module for which none waits."""
     return tuple(Task(RunModules((name,)), reason) for name in modules if not run_pending(name, waiting))
 
 
 def global_values_changed(reason: Reason, waiting: Sequence[Task]) -> tuple[Task, ...]:
-    """Something that concerns all modules changed: one converge at the tail, unless one waits that has not begun."""
+    """Returns a converge for the tail, for changes that concern all modules; nothing if one waits already."""
     fresh = any(task.payload == Converge() for task in waiting)
     return () if fresh else (Task(Converge(), reason, converge=True),)
 
 
 def absent_objects(module: str, waiting: Sequence[Task]) -> tuple[Task, ...]:
-    """Objects of a release are gone: run its module, once. Source: contract.md 2.12, 3.5."""
+    """Returns one run of the module whose release has lost objects. Source: contract.md 2.12, 3.5."""
     return module_tasks((module,), Reason.ABSENT_OBJECTS, waiting)
 
 
 def release_changed(facts: ReleaseFacts, waiting: Sequence[Task]) -> tuple[Task, ...]:
-    """Somebody else touched the release of a module at rest: run the module, unless that somebody is still at it."""
+    """Returns a run of the module whose release somebody else has changed; nothing while helm still runs for them."""
     at_rest = facts.status == "deployed" and facts.recorded
     if at_rest or facts.status in PENDING or facts.status == "uninstalling":
         return ()
@@ -208,5 +209,5 @@ def release_changed(facts: ReleaseFacts, waiting: Sequence[Task]) -> tuple[Task,
 
 
 def run_pending(module: str, waiting: Iterable[Task]) -> bool:
-    """Answers whether a run of this module is among the tasks."""
+    """Returns whether a run of this module is among the tasks."""
     return any(isinstance(task.payload, RunModules) and module in task.payload.modules for task in waiting)

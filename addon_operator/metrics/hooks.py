@@ -1,7 +1,7 @@
-"""The series that hooks make through METRICS_PATH: what one run says laid on top of what there was.
+"""The series that hooks make through METRICS_PATH: the operations of a run applied to the series so far.
 
-What a run says becomes a proposal, which may be made in a thread, and takes effect as a whole. Families are never
-changed in place, so that whoever writes them out in pieces writes those of one moment.
+The operations of a run become a proposal, which may be made in a thread, and takes effect as a whole. Families are
+never changed in place, so that rendering in pieces shows one moment.
 
 Source: contract.md 2.5, 3.9.
 """
@@ -41,8 +41,8 @@ class _HookFamily:
     Attributes:
         label_names: all that its series ever had; a series shows those that it does not have as empty.
         groups: all that its series ever had.
-        declared_by: the hook that brought it, for messages.
-        series: labels -> series. Labels that are empty are left out: for Prometheus they are as good as none.
+        declared_by: the hook that made it first, for messages.
+        series: labels -> series. Empty labels are left out: for Prometheus they do not exist.
     """
 
     name: str
@@ -78,7 +78,7 @@ class _Content:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MetricsProposal:
-    """What one run of a hook makes of the series; for `HookMetrics.commit`.
+    """The series after one run of a hook; for `HookMetrics.commit`.
 
     Attributes:
         dropped: operations that are dropped, since the hook would have too many series.
@@ -112,7 +112,7 @@ class HookMetrics:
         self._content = _Content({}, {})
 
     def propose(self, operations: Sequence[MetricOperation], *, module: str | None, hook: str) -> MetricsProposal:
-        """Works out what one run of a hook makes of the series; changes nothing, and may be called in any thread.
+        """Computes the series after one run of a hook; changes nothing, and may be called in any thread.
 
         Args:
             operations: what it wrote.
@@ -129,10 +129,10 @@ class HookMetrics:
         return MetricsProposal(operations, module, hook, before, after, change.dropped)
 
     def commit(self, proposal: MetricsProposal) -> int:
-        """Does what a run said, all of it or nothing; returns the number of operations dropped.
+        """Puts a proposal into effect, as a whole; returns the number of operations dropped.
 
         Raises:
-            MetricsError: as `propose`, if another hook has come in between.
+            MetricsError: as `propose`, if another hook has committed in between.
         """
         if proposal.before is not self._content:
             proposal = self.propose(proposal.operations, module=proposal.module, hook=proposal.hook)
@@ -224,11 +224,11 @@ class _Change:
         if family.groups.isdisjoint(groups):
             return dict(family.series)
         kept = {}
-        for labels, one in family.series.items():
-            if one.group in groups:
-                self._counts[one.owner] -= family.weight
+        for labels, series in family.series.items():
+            if series.group in groups:
+                self._counts[series.owner] -= family.weight
             else:
-                kept[labels] = one
+                kept[labels] = series
         return kept
 
     def _sample_owners(self) -> dict[str, str]:

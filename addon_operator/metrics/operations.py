@@ -1,7 +1,7 @@
-"""What a hook says in the file named by METRICS_PATH, as typed operations.
+"""The operations in the file named by METRICS_PATH.
 
-Pure: text in, operations or a list of problems out. What the operations do is in `hooks.HookMetrics`; hook runs
-call both. Source: contract.md 2.5, 6.3.
+Pure: text in, operations or a list of problems out. `hooks.HookMetrics` applies them; hook runs call both.
+Source: contract.md 2.5, 6.3.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def parse(data: bytes, where: str) -> tuple[MetricOperation, ...]:
 
 
 def _title(value: JsonValue) -> str:
-    """Gives the metric's name in brackets, if there is one."""
+    """Returns the metric's name in brackets, if it has one."""
     name = value.get("name") if isinstance(value, dict) else None
     return f" ({name})" if isinstance(name, str) and _NAME.fullmatch(name) else ""
 

@@ -69,7 +69,7 @@ class Metrics:
     def blocks(self) -> Iterator[bytes]:
         """Writes all series as Prometheus text: the operator's own at once, those of hooks in small pieces.
 
-        Those of hooks are of the moment when their turn comes.
+        Those of hooks are of the moment when the first of them is written.
         """
         yield self._registry.render()
         yield from self.hooks.blocks()

@@ -34,7 +34,7 @@ class Distribution:
         return cls([0] * (len(bounds) + 1))
 
     def observe(self, bounds: Sequence[float], value: float) -> None:
-        """Puts one value in; `bounds` as it was made with."""
+        """Adds one value; `bounds` as it was made with."""
         self.counts[bisect.bisect_left(bounds, value)] += 1
         self.total += value
 
@@ -68,7 +68,7 @@ class Family(Collector):
         self._states[labels] = value
 
     def observe(self, value: float, *labels: str) -> None:
-        """Puts one value into a histogram."""
+        """Adds one value to a histogram."""
         state = self._states.get(labels)
         if state is None:
             state = self._states[labels] = Distribution.empty(self._buckets)
@@ -76,19 +76,19 @@ class Family(Collector):
         state.observe(self._buckets, value)
 
     def drop(self, first: str) -> None:
-        """Forgets the series whose first label has this value."""
+        """Drops the series whose first label has this value."""
         self._states = {labels: state for labels, state in self._states.items() if labels[0] != first}
 
     def keep(self, first: Collection[str]) -> None:
-        """Forgets the series whose first label has none of these values."""
+        """Drops the series whose first label has none of these values."""
         self._states = {labels: state for labels, state in self._states.items() if labels[0] in first}
 
     def describe(self) -> list[Metric]:
-        """Tells the registry the names, so that none is declared twice."""
+        """Returns the names, so that the registry refuses to declare one twice."""
         return [Metric(name, self.text, self.kind) for name in self.names]
 
     def collect(self) -> Iterator[Metric]:
-        """Gives the same samples under each of the names."""
+        """Returns the same samples under each of the names."""
         for name in self.names:
             family = Metric(name, self.text, self.kind)
             for labels, state in self._states.items():
@@ -97,7 +97,7 @@ class Family(Collector):
 
 
 class LiveSeries(Collector):
-    """Metrics that are read together when somebody looks, so that they are never late."""
+    """Metrics that are read together whenever they are rendered, so that they are never stale."""
 
     def __init__(
         self,
@@ -106,14 +106,14 @@ class LiveSeries(Collector):
         read: Callable[[], Iterable[tuple[Sequence[str], Sequence[float]]]],
         kind: SeriesKind,
     ) -> None:
-        """Takes what they are called; reads nothing yet.
+        """Takes their names; reads nothing yet.
 
         Args:
-            texts: the metrics' names, and what each says.
+            texts: name -> help.
             labels: the names of the labels, the same for all of them.
             kind: the same for all of them; no histogram.
-            read: gives the labels' values with one value for each metric. Values with the same labels are added up: a
-                series must not be there twice.
+            read: returns the labels' values with one value for each metric. Values with the same labels are added up: a
+                series must not be rendered twice.
         """
         self.names = tuple(texts)
         self.kind = kind
@@ -122,7 +122,7 @@ class LiveSeries(Collector):
         self._read = read
 
     def describe(self) -> list[Metric]:
-        """Tells the registry the names."""
+        """Returns the names."""
         return [Metric(name, text, self.kind) for name, text in self._texts.items()]
 
     def collect(self) -> list[Metric]:

@@ -1,7 +1,7 @@
 """The debug API: HTTP on a unix socket that only the operator's own user can open.
 
-It serves `pages.ROUTES`, `POST /config/set` and `POST /removals/confirm`; what it shows comes from an Inspector. The
-debug commands are its clients. `app` starts and stops it.
+It serves `pages.ROUTES`, `POST /config/set` and `POST /removals/confirm` with the facts of an Inspector. The debug
+commands are its clients. `app` starts and stops it.
 
 Source: contract.md 2.17.
 """
@@ -38,16 +38,16 @@ class DebugServer:
     """Serves the debug API on one unix socket.
 
     Attributes:
-        inspector: whom to ask; until there is one, every request is answered with 503 and `waits`.
+        inspector: the facts; while it is None, the response to every request is 503 and `waits`.
         waits: what the operator waits for.
     """
 
     def __init__(self, path: Path, inspector: Inspector | None = None) -> None:
-        """Takes what it uses; `start` does the work.
+        """Takes its dependencies; `start` does the work.
 
         Args:
-            path: of the socket. A missing directory is made with mode 0700; the socket has mode 0600.
-            inspector: whom to ask; None while the operator is not complete.
+            path: of the socket. A missing directory is created with mode 0700; the socket has mode 0600.
+            inspector: the facts; None while the operator is not complete.
         """
         self.inspector = inspector
         self.waits = _STARTING
@@ -56,21 +56,21 @@ class DebugServer:
         self._inode = 0
 
     async def start(self) -> None:
-        """Begins to listen; a socket that a crash left behind is replaced.
+        """Starts to listen; a socket that a crash left behind is replaced.
 
         Raises:
-            SettingsError: the socket cannot be made there, or another operator listens on it.
+            SettingsError: the socket cannot be created there, or another operator listens on it.
         """
         listener = _bind(self._path)
         self._inode = self._path.stat().st_ino
         await self._server.start([listener])
 
     async def stop(self) -> None:
-        """Ends all connections and removes the socket; does nothing if it was not started."""
+        """Closes all connections and removes the socket; does nothing if it was not started."""
         if not self._inode:
             return
         with contextlib.suppress(FileNotFoundError):
-            # Somebody may have put another socket in its place; that one is not ours to remove.
+            # Another process may have put its own socket there.
             if self._path.stat().st_ino == self._inode:
                 self._path.unlink()
         self._inode = 0
@@ -157,7 +157,7 @@ def _bind(path: Path) -> socket.socket:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _make_way(path)
         listener.bind(str(path))
-        # Nobody can connect before listen(), so the mode that bind() gave it for a moment does no harm.
+        # No client can connect before listen(), so the mode that bind() gave it for a moment does no harm.
         path.chmod(0o600)
     except OSError as error:
         listener.close()
@@ -184,5 +184,5 @@ def _make_way(path: Path) -> None:
 def _is_live(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
-        # EAGAIN: somebody listens, but has many connections waiting.
+        # EAGAIN: a process listens, and its backlog is full.
         return probe.connect_ex(str(path)) in {0, errno.EAGAIN}

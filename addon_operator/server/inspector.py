@@ -1,7 +1,7 @@
-"""What the debug socket can ask the operator: one Protocol and the views it answers with.
+"""The facts behind the debug socket: one Protocol and the views that it returns.
 
-It is not the way into the operator for anything else. `app` implements it, `server.debug` calls it on the event loop,
-so every method answers at once from memory. Documents are JSON as it stands; callers do not change them.
+Nothing else uses it. `app` implements it, `server.debug` calls it on the event loop, so every method returns at once
+from memory. Documents are shared JSON; callers do not change them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class QueueView:
 
     Attributes:
         name: `main`, or the name that a binding gave it.
-        status: such as `run first task` or `sleep after fail for 5s`; not looked at when there are no tasks.
+        status: such as `run first task` or `sleep after fail for 5s`; ignored without tasks.
         tasks: the head first.
     """
 
@@ -77,12 +77,12 @@ class ModuleView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FlagView:
-    """What one source says about a module's enable flag.
+    """A module's enable flag in one source.
 
     Attributes:
         source: its name, such as `modules/values.yaml` or `global hooks`.
-        value: None if it says nothing.
-        place: where exactly it says so (file and line, ConfigMap key, hook and time), if it does.
+        value: None if it is not set there.
+        place: where exactly it is set (file and line, ConfigMap key, hook and time).
     """
 
     source: str
@@ -137,7 +137,7 @@ class ExplainView:
     Attributes:
         module: its row of the module list.
         path: its directory.
-        flags: all sources of the enable flag, weakest first; the last one that says anything decides.
+        flags: all sources of the enable flag, weakest first; the last one that sets it decides.
         script: None if the module has no `enabled` script.
         release: None if the module has nothing for Helm.
 
@@ -152,7 +152,7 @@ class ExplainView:
 
     @property
     def decisive_flag(self) -> FlagView | None:
-        """Answers which source decided about the flag; None if none says anything, which means disabled."""
+        """The source that decides; None if none sets the flag, which means disabled."""
         return next((flag for flag in reversed(self.flags) if flag.value is not None), None)
 
 
@@ -171,21 +171,21 @@ class ParameterView:
 
 
 class Inspector(Protocol):
-    """Answers questions about a running operator.
+    """Facts about a running operator.
 
-    A `name` given to a `module_*` method is always one that `modules()` lists.
+    The `name` of a `module_*` method is always one that `modules()` lists.
     """
 
     def notices(self) -> tuple[str, ...]:
-        """Lists what everybody who looks should know first, such as a ConfigMap that was refused; one text each."""
+        """Lists what a person should know first, such as a ConfigMap that was refused; one text each."""
         ...
 
     def api_server_away_since(self) -> datetime | None:
-        """Says since when the API server does not answer (aware); None while it does."""
+        """Returns since when the API server does not answer (aware); None while it does."""
         ...
 
     def held(self) -> Mapping[str, str]:
-        """Gives name -> reason, of the modules and releases that are neither upgraded nor removed; sorted by name."""
+        """Returns name -> reason, of the modules and releases that are neither upgraded nor removed; sorted by name."""
         ...
 
     def confirm_removals(self, names: Sequence[str]) -> None:
@@ -205,11 +205,11 @@ class Inspector(Protocol):
         ...
 
     def global_values(self) -> JsonValue:
-        """Gives the effective global values, without the key `global` around them."""
+        """Returns the effective global values, without the key `global` around them."""
         ...
 
     def global_config(self) -> JsonValue:
-        """Gives the global section of the ConfigMap, without the key `global` around it."""
+        """Returns the global section of the ConfigMap, without the key `global` around it."""
         ...
 
     def global_patches(self) -> tuple[JsonObject, ...]:
@@ -217,7 +217,7 @@ class Inspector(Protocol):
         ...
 
     def global_snapshots(self) -> JsonObject:
-        """Gives hook -> binding -> items for the global hooks."""
+        """Returns hook -> binding -> items for the global hooks."""
         ...
 
     def modules(self) -> tuple[ModuleView, ...]:
@@ -225,15 +225,15 @@ class Inspector(Protocol):
         ...
 
     def module_values(self, name: str, *, with_global: bool) -> JsonObject:
-        """Gives `{"<camelCase>": ...}`, the effective values, with `global` beside it if asked for."""
+        """Returns `{"<camelCase>": ...}`, the effective values, with `global` beside it if asked for."""
         ...
 
     def module_config(self, name: str, *, with_global: bool) -> JsonObject:
-        """Gives `{"<camelCase>": ...}`, the ConfigMap's section, with `global` beside it if asked for."""
+        """Returns `{"<camelCase>": ...}`, the ConfigMap's section, with `global` beside it if asked for."""
         ...
 
     def module_origins(self, name: str, *, with_global: bool) -> Mapping[str, str]:
-        """Says of each leaf where it came from.
+        """Returns where each leaf came from.
 
         Returns:
             JSON pointer into the document of `module_values` -> one line, such as `modules/010-a/values.yaml:3`.
@@ -245,7 +245,7 @@ class Inspector(Protocol):
         ...
 
     def module_snapshots(self, name: str) -> JsonObject:
-        """Gives hook -> binding -> items for the hooks of a module."""
+        """Returns hook -> binding -> items for the hooks of a module."""
         ...
 
     def module_explain(self, name: str) -> ExplainView:
@@ -253,7 +253,7 @@ class Inspector(Protocol):
         ...
 
     def resource_monitor(self) -> Mapping[str, tuple[str, ...] | None]:
-        """Gives enabled module -> watched objects as `namespace/kind/name`, sorted; None where nothing is watched."""
+        """Returns enabled module -> watched objects as `namespace/kind/name`, sorted; None where nothing is watched."""
         ...
 
     def parameters(self) -> tuple[ParameterView, ...]:

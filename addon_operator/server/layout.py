@@ -43,7 +43,7 @@ def _comment_lines(node: yaml.Node, pointer: str, title_line: int | None) -> Ite
 
 
 def _comment_line(node: yaml.Node, title_line: int | None) -> int:
-    """Answers which line (from 0) can take a comment on a value: inside a scalar it would be text.
+    """Returns which line (from 0) can take a comment on a value: inside a scalar it would be text.
 
     Args:
         node: the value.

@@ -21,13 +21,13 @@ Format = Literal["text", "yaml", "json"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Query:
-    """What a request asks for beyond its path.
+    """The parameters of a request.
 
     Attributes:
         module: name of the module in the path, empty if there is none.
-        show_empty: list empty queues too.
-        with_global: put the global section beside the module's.
-        with_origin: say where each value came from.
+        show_empty: include empty queues.
+        with_global: include the global section.
+        with_origin: show where each value came from.
     """
 
     module: str = ""
@@ -41,9 +41,9 @@ class Page:
     """One answer in all its formats.
 
     Attributes:
-        document: what JSON shows, and YAML unless `yaml` is given.
+        document: what JSON shows, and YAML unless `yaml` is set.
         text: for people.
-        yaml: YAML that says more than the document, in comments.
+        yaml: the document with comments.
     """
 
     document: JsonValue
@@ -138,7 +138,7 @@ def module_list(inspector: Inspector, _query: Query) -> Page:
 
 
 def removals_list(inspector: Inspector, _query: Query) -> Page:
-    """Lists what is held: neither upgraded nor removed until somebody decides."""
+    """Lists what is held: neither upgraded nor removed until a person decides."""
     return Page(documents.held_document(inspector.held()), texts.held_table(inspector.held()))
 
 

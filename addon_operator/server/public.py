@@ -1,7 +1,7 @@
 """The HTTP server for probes and Prometheus.
 
-It knows nothing of the operator: it asks the callables it was given. Values are never served here. `app` starts it
-first and stops it last.
+It knows nothing of the operator but what its callables return. Values are never served here. `app` starts it first and
+stops it last.
 
 Source: contract.md 2.16.
 """
@@ -52,10 +52,10 @@ class PublicServer:
         self._server = HttpServer("probes and metrics", self._routes(), Limits(), stop_s=1.0)
 
     async def start(self, *, address: str, port: int) -> int:
-        """Begins to listen; answers the port (the one chosen, if 0 was asked for).
+        """Starts to listen; returns the port (a free one for 0).
 
         Raises:
-            SettingsError: the address cannot be had.
+            SettingsError: it cannot listen on the address.
         """
         try:
             return await self._server.start_tcp(address, port)
@@ -66,7 +66,7 @@ class PublicServer:
             ) from error
 
     async def stop(self) -> None:
-        """Ends all connections; does nothing if it was not started."""
+        """Closes all connections; does nothing if it was not started."""
         await self._server.stop()
 
     def _routes(self) -> list[web.RouteDef]:
@@ -110,7 +110,7 @@ async def _exposition(pieces: Iterator[bytes]) -> web.Response:
 
 
 async def _healthz(_request: web.Request) -> web.Response:
-    """Returns 200: a loop that does not turn any more cannot answer (contract.md 2.16)."""
+    """Returns 200: a process that hangs cannot (contract.md 2.16)."""
     return web.Response(text="ok\n")
 
 

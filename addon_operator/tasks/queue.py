@@ -264,7 +264,7 @@ class TaskQueue:
                 log.info("task cancelled", **self._fields(entry.task), reason=entry.task.reason)
                 outcome = Done()
             else:
-                outcome = Retry("internal error: cancelled by itself")
+                outcome = Retry("internal error: the attempt cancelled itself")
         except AddonOperatorError as error:
             outcome = Retry(str(error))
         except Exception as error:  # a bug in a handler must not end the queue

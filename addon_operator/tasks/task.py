@@ -54,7 +54,7 @@ class RunHook:
 
     Attributes:
         contexts: why, in the order of the events; never empty, all `Synchronization` or none.
-        combines: others of this hook may be done in the same run (not for v0 hooks, nor for lifecycle contexts).
+        combines: it may be coalesced with other runs of the hook (not for v0 hooks, nor for lifecycle contexts).
     """
 
     hook: HookId
@@ -68,12 +68,12 @@ class RunHook:
 
     @property
     def allows_failure(self) -> bool:
-        """Whether all contexts let a failed run go."""
+        """Whether all contexts allow the run to fail."""
         return all(allows_failure(context) for context in self.contexts)
 
     @property
     def synchronizes(self) -> bool:
-        """Whether it shows the objects that exist already."""
+        """Whether it is a Synchronization: it shows the objects that exist already."""
         return isinstance(self.contexts[0], Synchronization)
 
 
@@ -144,14 +144,14 @@ class DeleteModule:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PurgeRelease:
-    """Uninstall a release of ours that has no module any more."""
+    """Uninstall a release that has no module any more."""
 
     release: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConfirmRemovals:
-    """Remove held modules after all: a person has confirmed it."""
+    """Remove held modules: a person has confirmed it."""
 
     modules: tuple[str, ...]
 
@@ -190,7 +190,7 @@ class Task:
     Attributes:
         payload: what to do.
         reason: why.
-        converge: it belongs to the running converge, and goes away with it.
+        converge: it belongs to the running converge, and is dropped with it.
         id: unique in this process, growing.
         event_id: the event that it goes back to (`logs/event_id.py`): that of the task it follows from, else a new one.
     """
@@ -204,11 +204,11 @@ class Task:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Done:
-    """The task is over.
+    """The task is done.
 
     Attributes:
-        head: run in the place of this task, in this order: next, unless others have overtaken it.
-        tail: run after everything that waits already.
+        head: tasks in the place of this one, in this order: they run next, unless others have overtaken it.
+        tail: tasks behind all that wait.
     """
 
     head: tuple[Task, ...] = ()
@@ -217,7 +217,7 @@ class Done:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Again:
-    """The task goes on as `payload` after the tasks in `head`, which come right before it."""
+    """The task continues as `payload` after the tasks in `head`, which are put directly before it."""
 
     payload: Payload
     head: tuple[Task, ...] = ()
@@ -225,7 +225,7 @@ class Again:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Retry:
-    """The attempt failed; the task stays at the head and is tried again after the queue's delay.
+    """The attempt failed; the task stays at the head and is retried after the queue's delay.
 
     Attributes:
         error: why, for people.
@@ -267,7 +267,7 @@ _KINDS: Final[Mapping[type, str]] = {
 
 
 def kind(payload: Payload) -> str:
-    """Names the type of a task as `queue list` and the log show it. Source: contract.md 2.13."""
+    """Returns the type of a task as `queue list` and the log show it. Source: contract.md 2.13."""
     match payload:
         case RunHook(hook=hook):
             return "GlobalHookRun" if hook.module is None else "ModuleHookRun"
@@ -278,7 +278,7 @@ def kind(payload: Payload) -> str:
 
 
 def subject(payload: Payload) -> str:
-    """Says what a task is about: hook and binding, modules, release, or the phase of the converge."""
+    """Returns what a task is about: hook and binding, modules, release, or the phase of the converge."""
     match payload:
         case RunHook(hook=hook):
             return f"{_type(payload)}:{hook.name}{_bindings(payload)}"
@@ -316,7 +316,7 @@ def _bindings(run: RunHook) -> str:
 
 
 def describe(task: Task, *, queue: str, failures: int = 0, error: str = "") -> str:
-    """Gives the task text `Type:queue:meta[:failures N[:message]]`. Source: contract.md 2.13."""
+    """Returns the task text `Type:queue:meta[:failures N[:message]]`. Source: contract.md 2.13."""
     parts = [kind(task.payload), queue, subject(task.payload), task.reason]
     if failures:
         parts += [f"failures {failures}", " ".join(error.split())]

@@ -33,7 +33,9 @@ NEVER = "0 0 1 1 *"
 
 def done(made: Operator) -> list[str]:
     """The finished tasks in order, as `KIND SCOPE`."""
-    found = re.findall(r" task done .*task=(\S+) task_id=\d+(?: scope=(\"[^\"]*\"|\S+))? reason", made.text())
+    found = re.findall(
+        r" task done .*task=(\S+) task_id=\d+ event_id=\S+(?: scope=(\"[^\"]*\"|\S+))? reason", made.text()
+    )
     return [f"{kind} {scope}".strip() for kind, scope in found]
 
 

@@ -44,7 +44,7 @@ def test_ticks(cluster: DevCluster, tmp_path: Path) -> None:
         made.create(config_map("one", labels={"app": "x"}))
         made.start()
         eventually((tmp_path / "at-app").exists)
-        eventually(lambda: made.in_log("tick before the first converge is over hook=each.sh"))
+        eventually(lambda: made.in_log("tick dropped, the first converge is not done hook=each.sh"))
         assert made.runs() == ["app beforeHelm"]
         made.touch("go-app")
         made.wait_ready()
