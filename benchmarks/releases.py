@@ -11,8 +11,8 @@ from addon_operator.documents import yamldoc
 from addon_operator.documents.jsondoc import JsonObject, dumps, lookup
 from addon_operator.errors import KubeError
 from addon_operator.kube.client import KubeClient
-from addon_operator.kube.informers.known_objects import WatchEvent
 from addon_operator.kube.informers.reflector import Reflector
+from addon_operator.kube.refs import WatchEvent
 
 _WAIT_S = 600.0
 

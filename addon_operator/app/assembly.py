@@ -15,8 +15,8 @@ from addon_operator.app.files import read_files
 from addon_operator.app.inspection import OperatorInspector
 from addon_operator.app.observer import AttemptObserver, head_task
 from addon_operator.app.operator import Operator
-from addon_operator.bindings.hook_bindings import Reactions
-from addon_operator.bindings.kubernetes import HookMonitors
+from addon_operator.bindings.hook_bindings import HookBindings
+from addon_operator.bindings.kubernetes import BindingMonitors
 from addon_operator.configmap.config import OperatorConfig
 from addon_operator.configmap.source import ConfigMapSource
 from addon_operator.configmap.writer import ConfigMapWriter
@@ -38,7 +38,7 @@ from addon_operator.hooks.effects import HookRuns
 from addon_operator.hooks.engine import HookEngine
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.events import EventRecorder
-from addon_operator.kube.monitor import Monitors
+from addon_operator.kube.informers.monitor import Monitors
 from addon_operator.kube.patcher import ObjectPatcher
 from addon_operator.kube.refs import ObjectKey
 from addon_operator.metrics.operator import Metrics
@@ -154,9 +154,9 @@ async def build(settings: Settings, edges: Edges, metrics: Metrics) -> Operator:
     )
 
     # --- hooks and what makes them run
-    monitors = HookMonitors(
+    monitors = BindingMonitors(
         Monitors(client, client.discover, on_watch_error=metrics.kube.watch_failed, run_jq=edges.run_jq),
-        metrics,
+        metrics.bindings,
         on_event=events.object_changed,
         on_listed=events.listed_late,
         warn=recorder.warn,
@@ -197,7 +197,7 @@ async def build(settings: Settings, edges: Edges, metrics: Metrics) -> Operator:
         conversion=conversion,
         settings=webhook_settings,
     )
-    bindings = Reactions(monitors=monitors, cron=schedules, webhooks=webhooks, on_tick=events.ticked)
+    bindings = HookBindings(monitors=monitors, cron=schedules, webhooks=webhooks, on_tick=events.ticked)
 
     # --- modules
     runner = ModuleRunner(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from addon_operator import logs
-from addon_operator.bindings.kubernetes import HookMonitors
+from addon_operator.bindings.kubernetes import BindingMonitors
 from addon_operator.configmap.config import OperatorConfig
 from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonObject, JsonValue
@@ -52,7 +52,7 @@ class OperatorInspector:
         enablement: Enablement,
         deployment: ModuleDeployment,
         config: OperatorConfig,
-        monitors: HookMonitors,
+        monitors: BindingMonitors,
         reachability: Reachability,
         namespace: str,
         on_removals_confirmed: Callable[[Sequence[str]], None],
@@ -77,7 +77,7 @@ class OperatorInspector:
         notes += [f"the ConfigMap is refused, former values are in force: {refused}"] if refused else []
         notes += [f"files are refused, the modules known so far stay: {unread}"] if unread else []
         notes += self._held_notices()
-        return (*notes, *self._monitors.troubles())
+        return (*notes, *self._monitors.problems())
 
     def api_server_away_since(self) -> datetime | None:
         """Says since when the API server does not answer."""

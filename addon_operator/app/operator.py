@@ -16,8 +16,8 @@ from typing import Final
 from addon_operator.app.background import background_tasks
 from addon_operator.app.inspection import OperatorInspector
 from addon_operator.app.observer import AttemptObserver
-from addon_operator.bindings.hook_bindings import Reactions
-from addon_operator.bindings.kubernetes import HookMonitors
+from addon_operator.bindings.hook_bindings import HookBindings
+from addon_operator.bindings.kubernetes import BindingMonitors
 from addon_operator.configmap.config import OperatorConfig
 from addon_operator.configmap.source import ConfigMapSource
 from addon_operator.dispatch.handlers import Handlers
@@ -68,10 +68,10 @@ class Operator:
     storage: ReleaseStorage
     healing: Healing
     deployment: ModuleDeployment
-    monitors: HookMonitors
+    monitors: BindingMonitors
     schedules: Cron
     webhooks: WebhookHost
-    bindings: Reactions
+    bindings: HookBindings
     handlers: Handlers
     inspector: OperatorInspector
     metrics: Metrics

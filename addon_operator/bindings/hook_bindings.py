@@ -10,7 +10,7 @@ import functools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
-from addon_operator.bindings.kubernetes import HookMonitors
+from addon_operator.bindings.kubernetes import BindingMonitors
 from addon_operator.errors import HookConfigError
 from addon_operator.hooks.call import HookId
 from addon_operator.hooks.config.model import Admission, Schedule
@@ -23,7 +23,7 @@ from addon_operator.webhooks.host import WebhookHost
 log = get_logger("hook")
 
 
-class Reactions:
+class HookBindings:
     """Monitors, schedules and webhooks of hooks.
 
     Attributes:
@@ -31,7 +31,7 @@ class Reactions:
     """
 
     def __init__(
-        self, *, monitors: HookMonitors, cron: Cron, webhooks: WebhookHost, on_tick: Callable[[Hook, Schedule], None]
+        self, *, monitors: BindingMonitors, cron: Cron, webhooks: WebhookHost, on_tick: Callable[[Hook, Schedule], None]
     ) -> None:
         self.monitors = monitors
         self._cron = cron

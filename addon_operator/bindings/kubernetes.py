@@ -1,64 +1,58 @@
-"""The monitors of hooks: one for each `kubernetes` binding, with a gate in front of its events.
+"""The `kubernetes` bindings of all hooks: when they watch, and when their Synchronization is due.
 
-A binding's first context is its Synchronization. Until that run is over, events are held back in order; before it is
-asked for, changes only concern the snapshot. A binding that cannot watch (its kind does not exist yet, a permission is
-missing) is not waited for, and has its Synchronization when it can, unless its hook would be misled. Called by the
-module runner and by the dispatcher, which makes tasks of what it hears here. Source: contract.md 2.3, 3.1, 3.3.
+A binding that cannot watch (its kind does not exist yet, a permission is missing) is not waited for, and has its
+Synchronization when it can, unless its hook would take an empty snapshot for the truth. Called by the module runner and
+by the dispatcher, which makes tasks of the events. Source: contract.md 2.3, 3.1, 3.3.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
+from addon_operator.bindings.binding_monitor import BindingMonitor, ObjectMonitors, OnEvent
 from addon_operator.errors import KubeError
 from addon_operator.hooks.call import HookId
-from addon_operator.hooks.compaction import MOST_CONTEXTS, compact
 from addon_operator.hooks.config.model import Kubernetes
-from addon_operator.hooks.context import Context, ObjectEvent, Synchronization, fitting
+from addon_operator.hooks.context import Context, Synchronization, fitting
 from addon_operator.hooks.hook import Hook
 from addon_operator.kube.events import Warn
-from addon_operator.kube.monitor import Change, Monitor, Monitors, WatchSpec
-from addon_operator.kube.refs import ObjectKey
-from addon_operator.kube.snapshot import Item
-from addon_operator.logs import get_logger
-from addon_operator.metrics.bindings import BindingLabels, SnapshotSize
-from addon_operator.metrics.operator import Metrics
+from addon_operator.kube.informers.store import Item
+from addon_operator.metrics.bindings import BindingMetrics, SnapshotSize
 
-log = get_logger("hook")
-
-OnEvent: TypeAlias = Callable[[Hook, ObjectEvent], None]
 OnListed: TypeAlias = Callable[[Hook, Synchronization], bool]
 
 _LISTED_WITHIN_S: Final = 60.0
-_WARN_EVERY_S: Final = 60.0
 
 
-class HookMonitors:
+class BindingMonitors:
     """Starts, gates and ends the monitors of hooks, and gives their snapshots."""
 
     def __init__(
-        self, monitors: Monitors, metrics: Metrics, *, on_event: OnEvent, on_listed: OnListed, warn: Warn
+        self,
+        monitors: ObjectMonitors,
+        metrics: BindingMetrics,
+        *,
+        on_event: OnEvent,
+        on_listed: OnListed,
+        warn: Warn,
     ) -> None:
         """Prepares it; `run` has to run while monitors are in use.
 
         Args:
             monitors: what watches.
-            metrics: hears how long filters and events take.
-            on_event: told about events that have passed the gate; must not block.
-            on_listed: told when a binding that nobody waited for can have its Synchronization after all; answers
+            metrics: of bindings.
+            on_event: receives events that have passed the gate; must not block.
+            on_listed: called when a binding that nobody waited for can have its Synchronization after all; returns
                 whether it has it.
             warn: writes a Kubernetes Event: object, reason, message.
         """
         self._monitors = monitors
         self._metrics = metrics
-        self._on_event = on_event
-        self._on_listed = on_listed
-        self._warn = warn
-        self._watched: dict[HookId, tuple[_Watched, ...]] = {}
-        self._late: dict[_Watched, asyncio.Task[None]] = {}
+        self._on_event, self._on_listed, self._warn = on_event, on_listed, warn
+        self._bindings: dict[HookId, tuple[BindingMonitor, ...]] = {}
+        self._late: dict[BindingMonitor, asyncio.Task[None]] = {}
         self._progress = asyncio.Event()
 
     async def run(self) -> None:
@@ -73,10 +67,14 @@ class HookMonitors:
 
     def start(self, hook: Hook) -> None:
         """Begins to watch what a hook wants to know; its gates stay closed. May be called again."""
-        if hook.id not in self._watched and hook.config.kubernetes:
-            self._watched[hook.id] = tuple(
-                _Watched(self, hook, binding, place) for place, binding in enumerate(hook.config.kubernetes)
-            )
+        if hook.id not in self._bindings and hook.config.kubernetes:
+            self._bindings[hook.id] = tuple(
+                BindingMonitor(
+                    hook, binding, place, monitors=self._monitors, metrics=self._metrics, on_event=self._on_event,
+                    on_status=self._note_progress, warn=self._warn,
+                )
+                for place, binding in enumerate(hook.config.kubernetes)
+            )  # fmt: skip
 
     def start_early(self, hooks: Sequence[Hook]) -> None:
         """Begins to watch for global hooks before they are asked to, since lists take their time.
@@ -96,256 +94,119 @@ class HookMonitors:
         """
         for hook in hooks:
             self.start(hook)
-        watched = self._of(hook.id for hook in hooks)
+        bindings = self._of(hook.id for hook in hooks)
         try:
             async with asyncio.timeout(_LISTED_WITHIN_S):
-                await asyncio.gather(*(one.monitor.settled() for one in watched))
+                await asyncio.gather(*(binding.monitor.settled() for binding in bindings))
         except TimeoutError as error:
-            missing = (
-                f"{one.title}: not listed within {_LISTED_WITHIN_S:g} s"
-                + (f": {one.monitor.last_error}" if one.monitor.last_error else "")
-                for one in watched
-                if not one.settled
+            unlisted = (
+                f"{binding.title}: not listed within {_LISTED_WITHIN_S:g} s"
+                + (f": {binding.monitor.last_error}" if binding.monitor.last_error else "")
+                for binding in bindings
+                if not binding.is_settled
             )
-            message = "\n".join(missing)
-            raise KubeError(message, status=0, reason="Timeout") from error
+            raise KubeError("\n".join(unlisted), status=0, reason="Timeout") from error
 
     async def synchronize(self, hooks: Sequence[Hook]) -> tuple[tuple[Hook, Synchronization], ...]:
-        """Starts the monitors of hooks, waits until they are listed, and answers the contexts to run first.
+        """Starts the monitors of hooks, waits until they are listed, and returns the contexts to run first.
 
         Raises:
             KubeError: as `listed`; or a binding cannot watch although its kind is there, and the hook works with
                 snapshots at other times too: it would take an empty one for the truth.
         """
         await self.listed(hooks)
-        for one in self._of(hook.id for hook in hooks):
-            if one.misleads:
-                raise KubeError(f"{one.title}: {one.monitor.blocked_reason}", status=0, reason="Blocked")
-        for one in self._of(hook.id for hook in hooks):
-            if one.gate == "closed" and one.monitor.listed:
-                one.gate = "held"
-            elif one.gate == "closed":
-                self._follow(one)
+        bindings = self._of(hook.id for hook in hooks)
+        for binding in bindings:
+            if binding.would_show_empty_snapshot:
+                raise KubeError(f"{binding.title}: {binding.monitor.blocked_reason}", status=0, reason="Blocked")
+        for binding in bindings:
+            if binding.gate.state == "closed" and binding.monitor.listed:
+                binding.gate.state = "held"
+            elif binding.gate.state == "closed":
+                self._synchronize_later(binding)
         # Perhaps none of them is waited for.
-        self.progress()
+        self._note_progress()
         return self.outstanding(hook.id for hook in hooks)
 
     def outstanding(self, hooks: Iterable[HookId]) -> tuple[tuple[Hook, Synchronization], ...]:
         """Lists the Synchronizations that were asked for and are not over."""
-        return tuple((one.hook, Synchronization(one.binding)) for one in self._of(hooks) if one.gate == "held")
+        held = (binding for binding in self._of(hooks) if binding.gate.state == "held")
+        return tuple((binding.hook, Synchronization(binding.binding)) for binding in held)
 
     def open(self, hook: Hook, bindings: Iterable[Kubernetes]) -> None:
         """Lets the events of bindings through, those held back first: their Synchronization is over.
 
         Nothing happens if the hook is another one by now, or if they were closed meanwhile.
         """
-        wanted = tuple(bindings)
-        for one in self._of((hook.id,)):
-            if one.hook == hook and one.binding in wanted and one.gate == "held":
-                one.open()
-        self.progress()
+        synchronized = tuple(bindings)
+        for binding in self._of((hook.id,)):
+            if binding.hook == hook and binding.binding in synchronized and binding.gate.state == "held":
+                binding.open()
+        self._note_progress()
 
     def close(self, hooks: Iterable[HookId]) -> None:
         """Lets no events of hooks through, forgets those held back, and keeps the snapshots: all begins anew."""
-        for one in self._of(hooks):
-            one.close()
-        self.progress()
+        for binding in self._of(hooks):
+            binding.gate.close()
+        self._note_progress()
 
     def synchronized(self, hooks: Iterable[HookId]) -> bool:
-        """Answers whether every binding that is to be waited for has had its Synchronization, or cannot have it now."""
-        return not any(one.awaited for one in self._of(hooks))
+        """Returns whether every binding that is to be waited for has had its Synchronization, or cannot have it now."""
+        return not any(binding.is_awaited for binding in self._of(hooks))
 
     def next_progress(self) -> asyncio.Event:
-        """Gives an event that is set when the answer of `synchronized` may have changed."""
+        """Returns an event that is set when the result of `synchronized` may have changed."""
         return self._progress
 
     def items(self, hook: HookId, binding: Kubernetes) -> Sequence[Item]:
-        """Gives the snapshot of a binding; empty while it is not watched."""
-        found = (one for one in self._watched.get(hook, ()) if one.binding == binding)
-        return next((one.monitor.items() for one in found), ())
+        """Returns the snapshot of a binding; empty while it is not watched."""
+        found = (each for each in self._bindings.get(hook, ()) if each.binding == binding)
+        return next((each.monitor.items() for each in found), ())
 
     def stop(self, hooks: Iterable[HookId]) -> None:
         """Ends the monitors of hooks; events that are held back go away."""
         for hook in hooks:
-            for one in self._watched.pop(hook, ()):
-                one.stop()
-        self.progress()
+            for binding in self._bindings.pop(hook, ()):
+                binding.stop()
+        self._note_progress()
 
     def fitting(self, hook: Hook, contexts: Sequence[Context]) -> int:
-        """Answers how many of these contexts, at least one, a run of the hook is told at once."""
-        kept = [(one.binding, one.monitor.stats()[1]) for one in self._of((hook.id,))]
-        return fitting(contexts, hook.config, lambda binding: sum(size for one, size in kept if one == binding))
+        """Returns how many of these contexts, at least one, a run of the hook is told at once."""
+        kept = [(each.binding, each.monitor.stats()[1]) for each in self._of((hook.id,))]
+        return fitting(contexts, hook.config, lambda binding: sum(size for each, size in kept if each == binding))
 
     def sizes(self) -> Iterator[SnapshotSize]:
         """Lists what snapshots hold, for the metrics."""
-        for one in self._all():
-            yield SnapshotSize(one.labels, *one.monitor.stats())
+        for binding in self._all():
+            yield SnapshotSize(binding.labels, *binding.monitor.stats())
 
-    def troubles(self) -> tuple[str, ...]:
+    def problems(self) -> tuple[str, ...]:
         """Lists the bindings that cannot watch, with the reason."""
-        return tuple(f"{one.title}: {reason}" for one in self._all() if (reason := one.monitor.blocked_reason))
+        blocked = ((binding.title, binding.monitor.blocked_reason) for binding in self._all())
+        return tuple(f"{title}: {reason}" for title, reason in blocked if reason)
 
-    def _all(self) -> Iterator[_Watched]:
-        return (one for watched in self._watched.values() for one in watched)
+    def _all(self) -> Iterator[BindingMonitor]:
+        return (binding for bindings in self._bindings.values() for binding in bindings)
 
-    def _of(self, hooks: Iterable[HookId]) -> list[_Watched]:
-        return [one for hook in hooks for one in self._watched.get(hook, ())]
+    def _of(self, hooks: Iterable[HookId]) -> list[BindingMonitor]:
+        return [binding for hook in hooks for binding in self._bindings.get(hook, ())]
 
-    # --- what the monitors say; for `_Watched` only
-
-    def watch(self, watched: _Watched) -> Monitor:
-        """Starts one monitor."""
-        return self._monitors.start(_spec(watched.binding), watched, title=watched.title)
-
-    def passed(self, watched: _Watched, event: ObjectEvent) -> None:
-        """Hands on an event that has passed the gate."""
-        began = time.monotonic()
-        self._on_event(watched.hook, event)
-        self._metrics.bindings.event_handled(watched.labels, time.monotonic() - began)
-
-    def filtered(self, watched: _Watched, seconds: float) -> None:
-        """Counts a run of a filter."""
-        self._metrics.bindings.jq_finished(watched.labels, seconds)
-
-    def filter_failed(self, watched: _Watched, about: ObjectKey, error: str) -> None:
-        """Makes visible that a filter failed on an object."""
-        self._metrics.bindings.jq_failed(watched.labels)
-        log.error("jqFilter failed", reason=str(about), error=error, **watched.fields)
-        if watched.may_warn():
-            self._warn(about, "JqFilterFailed", f"{watched.title}.jqFilter: {error}")
-
-    def blocked(self, watched: _Watched, reason: str | None) -> None:
-        """Makes visible that a binding cannot watch, and waits for it once it can."""
-        self.progress()
-        if reason is not None:
-            self._metrics.bindings.monitor_missing(watched.binding.name)
-            effect = (
-                "binding cannot watch any more, its snapshot is no longer kept up to date"
-                if watched.monitor.listed
-                else "binding cannot watch, its Synchronization waits"
-            )
-            log.warning(effect, error=reason, **watched.fields)
-        else:
-            log.info("binding watches", **watched.fields)
-
-    def _follow(self, watched: _Watched) -> None:
-        """Sees to it that a binding has its Synchronization as soon as it can watch."""
-        if watched in self._late:
+    def _synchronize_later(self, binding: BindingMonitor) -> None:
+        """Ensures that a binding has its Synchronization as soon as it can watch."""
+        if binding in self._late:
             return
-        task = asyncio.create_task(self._listed_late(watched), name=f"late list of {watched.title}")
-        self._late[watched] = task
-        task.add_done_callback(lambda _task: self._late.pop(watched, None))
+        task = asyncio.create_task(self._listed_late(binding), name=f"late list of {binding.title}")
+        self._late[binding] = task
+        task.add_done_callback(lambda _task: self._late.pop(binding, None))
 
-    async def _listed_late(self, watched: _Watched) -> None:
-        await watched.monitor.wait_listed()
+    async def _listed_late(self, binding: BindingMonitor) -> None:
+        await binding.monitor.wait_listed()
         # One that is asked for in the meantime has its Synchronization in the usual way; one that was stopped, never.
-        ready = watched.gate == "closed" and watched.monitor.listed and watched in self._all()
-        if ready and self._on_listed(watched.hook, Synchronization(watched.binding)):
-            watched.gate = "held"
+        ready = binding.gate.state == "closed" and binding.monitor.listed and binding in self._all()
+        if ready and self._on_listed(binding.hook, Synchronization(binding.binding)):
+            binding.gate.state = "held"
 
-    def progress(self) -> None:
+    def _note_progress(self) -> None:
         """Wakes those who wait for Synchronizations."""
         self._progress.set()
         self._progress = asyncio.Event()
-
-
-class _Watched:
-    """One binding: its monitor, which it listens to, and its gate.
-
-    Attributes:
-        gate: `closed` before the Synchronization is asked for, `held` until it is over, then `open`.
-    """
-
-    def __init__(self, owner: HookMonitors, hook: Hook, binding: Kubernetes, place: int) -> None:
-        self.hook, self.binding = hook, binding
-        key = "kubernetes" if hook.config.version == "v1" else "onKubernetesEvent"
-        self.title = f"{hook.id}, binding {binding.name}, {key}[{place}]"
-        self.labels = BindingLabels(hook.id.module, hook.id.name, binding.name, binding.queue, binding.kind)
-        self.fields = {
-            "hook": hook.id.name, "module": hook.id.module, "binding": binding.name, "field": f"{key}[{place}]",
-        }  # fmt: skip
-        self.gate: Literal["closed", "held", "open"] = "closed"
-        self._owner = owner
-        self._held: list[Context] = []
-        self._most_held = MOST_CONTEXTS
-        self._warned_at = -_WARN_EVERY_S
-        self.monitor = owner.watch(self)
-
-    @property
-    def settled(self) -> bool:
-        return self.monitor.listed or self.monitor.blocked_reason is not None
-
-    @property
-    def awaited(self) -> bool:
-        can_come = self.gate != "closed" or self.monitor.blocked_reason is None
-        return self.binding.wait_for_synchronization and self.gate != "open" and can_come
-
-    @property
-    def misleads(self) -> bool:
-        """Whether its snapshot is empty for a reason that somebody has to mend, and the hook would believe it.
-
-        A kind that the server does not name has no objects; and a hook that only reacts simply has nothing to react to.
-        """
-        blocked = not self.monitor.listed and self.monitor.blocked_reason and not self.monitor.kind_missing
-        return bool(blocked) and any(binding.kind != "onStartup" for binding in self.hook.config.lifecycle)
-
-    def open(self) -> None:
-        self.gate = "open"
-        held, self._held = self._held, []
-        for event in held:
-            assert isinstance(event, ObjectEvent)
-            self._owner.passed(self, event)
-
-    def close(self) -> None:
-        self.gate = "closed"
-        self._held = []
-
-    def stop(self) -> None:
-        self.close()
-        self.monitor.stop()
-
-    def may_warn(self) -> bool:
-        now = asyncio.get_running_loop().time()
-        allowed = now - self._warned_at >= _WARN_EVERY_S
-        self._warned_at = now if allowed else self._warned_at
-        return allowed
-
-    # --- the listener of the monitor
-
-    def changed(self, change: Change) -> None:
-        if self.gate == "closed" or change.kind not in self.binding.events:
-            return
-        event = ObjectEvent(
-            self.binding, change.kind, change.object, change.filter_result,
-            kind=change.object_kind, namespace=change.namespace, name=change.name,
-        )  # fmt: skip
-        if self.gate == "open":
-            self._owner.passed(self, event)
-            return
-        self._held.append(event)
-        if len(self._held) > self._most_held:
-            self._held = list(compact(tuple(self._held), maybe_seen=0))
-            self._most_held = max(MOST_CONTEXTS, 2 * len(self._held))
-
-    def filter_failed(self, about: ObjectKey, error: str) -> None:
-        self._owner.filter_failed(self, about, error)
-
-    def filtered(self, seconds: float) -> None:
-        self._owner.filtered(self, seconds)
-
-    def blocked(self, reason: str | None) -> None:
-        self._owner.blocked(self, reason)
-
-
-def _spec(binding: Kubernetes) -> WatchSpec:
-    return WatchSpec(
-        kind=binding.kind,
-        api_version=binding.api_version,
-        names=binding.names,
-        label_selector=binding.label_selector,
-        field_selector=binding.field_selector,
-        namespaces=binding.namespaces,
-        namespace_labels=binding.namespace_labels,
-        jq_filter=binding.jq_filter,
-        keep_objects=binding.keep_full_objects,
-    )

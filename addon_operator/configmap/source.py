@@ -15,9 +15,8 @@ from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.history import version_number
-from addon_operator.kube.informers.known_objects import WatchEvent
 from addon_operator.kube.informers.reflector import Reflector
-from addon_operator.kube.refs import CONFIG_MAPS, metadata_of
+from addon_operator.kube.refs import CONFIG_MAPS, WatchEvent, metadata_of
 from addon_operator.logs import get_logger
 
 log = get_logger("configmap")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from addon_operator.bindings.hook_bindings import Reactions
+from addon_operator.bindings.hook_bindings import HookBindings
 from addon_operator.dispatch.synchronizations import Synchronizations
 from addon_operator.errors import AddonOperatorError
 from addon_operator.hooks.call import HookId
@@ -32,7 +32,7 @@ class GlobalHookHandler:
     """Starts schedules, monitors and webhooks of global hooks for tasks."""
 
     def __init__(
-        self, *, queues: QueueSet, reactions: Reactions, synchronizations: Synchronizations, hooks: LoadedHooks
+        self, *, queues: QueueSet, reactions: HookBindings, synchronizations: Synchronizations, hooks: LoadedHooks
     ) -> None:
         """Takes its dependencies.
 

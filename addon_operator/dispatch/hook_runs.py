@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import functools
 
-from addon_operator.bindings.kubernetes import HookMonitors
+from addon_operator.bindings.kubernetes import BindingMonitors
 from addon_operator.dispatch.progress import Progress
 from addon_operator.dispatch.routing import global_values_changed, hook_changed_values
 from addon_operator.dispatch.throttles import Throttles
@@ -37,7 +37,7 @@ class HookRunHandler:
         registry: ModuleRegistry,
         runner: ModuleRunner,
         hooks: HookRuns,
-        monitors: HookMonitors,
+        monitors: BindingMonitors,
     ) -> None:
         """Takes its dependencies.
 

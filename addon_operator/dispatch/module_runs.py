@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from addon_operator.bindings.kubernetes import HookMonitors
+from addon_operator.bindings.kubernetes import BindingMonitors
 from addon_operator.dispatch.converge import ConvergeHandler
 from addon_operator.dispatch.routing import global_values_changed
 from addon_operator.dispatch.synchronizations import Synchronizations
@@ -30,7 +30,7 @@ class ModuleRunHandler:
         converge: ConvergeHandler,
         registry: ModuleRegistry,
         runner: ModuleRunner,
-        monitors: HookMonitors,
+        monitors: BindingMonitors,
         synchronizations: Synchronizations,
         workers: int,
     ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from addon_operator.bindings.kubernetes import HookMonitors
+from addon_operator.bindings.kubernetes import BindingMonitors
 from addon_operator.dispatch.routing import split_main
 from addon_operator.hooks.call import HookId
 from addon_operator.tasks.queue_set import QueueSet
@@ -14,7 +14,7 @@ from addon_operator.tasks.task import Reason, RunHook, Task
 class Synchronizations:
     """Ensures that each outstanding Synchronization is in a queue, once."""
 
-    def __init__(self, queues: QueueSet, monitors: HookMonitors) -> None:
+    def __init__(self, queues: QueueSet, monitors: BindingMonitors) -> None:
         self._queues = queues
         self._monitors = monitors
 

@@ -36,9 +36,8 @@ from addon_operator.helm.release_record import (
     secret_name,
 )
 from addon_operator.kube.client import KubeClient
-from addon_operator.kube.informers.known_objects import WatchEvent
 from addon_operator.kube.informers.reflector import Reflector
-from addon_operator.kube.refs import SECRETS, ObjectKey, ObjectRef, metadata_of
+from addon_operator.kube.refs import SECRETS, ObjectKey, ObjectRef, WatchEvent, metadata_of
 from addon_operator.logs import get_logger
 from addon_operator.values.layers import EnabledBy
 

@@ -22,7 +22,7 @@ from addon_operator.hooks.config.model import (
     Schedule,
     WatchEvent,
 )
-from addon_operator.kube.snapshot import Item
+from addon_operator.kube.informers.store import Item
 
 MOST_IN_A_RUN: Final = 1_000
 _MOST_BYTES_IN_A_RUN: Final = 64 * 2**20

@@ -22,9 +22,9 @@ from addon_operator.hooks.context import Context, binding_name, encode
 from addon_operator.hooks.engine import HookEngine
 from addon_operator.hooks.hook import Hook
 from addon_operator.kube import patch_ops
+from addon_operator.kube.informers.store import Item
 from addon_operator.kube.patch_ops import ObjectOperation
 from addon_operator.kube.patcher import ObjectPatcher
-from addon_operator.kube.snapshot import Item
 from addon_operator.logs import get_logger
 from addon_operator.metrics import operations
 from addon_operator.metrics.hook_runs import HookLabels, RunOutcome

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Self
+from typing import Literal, Self, TypeAlias
 from urllib.parse import quote
 
 from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import InvariantBroken
+
+WatchEvent: TypeAlias = Literal["Added", "Modified", "Deleted"]
+"""What happened to an object; one that starts or ceases to match selectors is added or deleted."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import assert_never
 
-from addon_operator.bindings.hook_bindings import Reactions
+from addon_operator.bindings.hook_bindings import HookBindings
 from addon_operator.errors import AddonOperatorError, HookConfigError, InputError, KubeError, ValuesRejected
 from addon_operator.hooks.catalog import HookCatalog
 from addon_operator.hooks.config.model import MAIN_QUEUE
@@ -62,7 +62,7 @@ class ModuleRunner:
         registry: ModuleRegistry,
         catalog: HookCatalog,
         hooks: HookRuns,
-        reactions: Reactions,
+        reactions: HookBindings,
         end_tasks: Callable[[str], Sequence[asyncio.Future[Outcome]]],
         store: ValuesStore,
         deployment: ModuleDeployment,

@@ -10,9 +10,8 @@ from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
 from addon_operator.hooks.config.model import AdmissionKind
 from addon_operator.kube.client import KubeClient
-from addon_operator.kube.informers.known_objects import WatchEvent
 from addon_operator.kube.informers.reflector import Reflector
-from addon_operator.kube.refs import metadata_of
+from addon_operator.kube.refs import WatchEvent, metadata_of
 from addon_operator.logs import get_logger
 from addon_operator.retry import RetryPolicy
 from addon_operator.webhooks.configurations import OPERATOR, RESOURCES

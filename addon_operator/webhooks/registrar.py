@@ -14,9 +14,8 @@ from typing import Final
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
 from addon_operator.kube.client import KubeClient
-from addon_operator.kube.informers.known_objects import WatchEvent
 from addon_operator.kube.informers.reflector import Reflector
-from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, ObjectKey, metadata_of
+from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, ObjectKey, WatchEvent, metadata_of
 from addon_operator.logs import get_logger
 from addon_operator.retry import RetryPolicy
 from addon_operator.webhooks.configurations import RESOURCES

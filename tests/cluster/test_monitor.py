@@ -18,11 +18,12 @@ from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.discovery import Discovery
-from addon_operator.kube.monitor import Change, Monitor, Monitors, WatchSpec
-from addon_operator.kube.refs import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, ObjectKey, Resource
+from addon_operator.kube.informers.monitor import Monitor, Monitors, WatchSpec
+from addon_operator.kube.refs import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, ObjectKey, Resource, WatchEvent
 from addon_operator.kube.transport import RequestStat
 from tests.cluster.outage import outage_beside
 from tests.connection import connected
+from tests.fakes.monitors import Change
 
 NAMESPACES = Resource("", "v1", "Namespace", "namespaces", False)
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "Role", "roles", True)
@@ -40,18 +41,18 @@ class Heard:
         self.runs = 0
         self._more = asyncio.Event()
 
-    def changed(self, change: Change) -> None:
-        self.changes.append(change)
+    def on_event(self, event: WatchEvent, about: ObjectKey, document: bytes, filter_result: bytes | None, /) -> None:
+        self.changes.append(Change(event, about, document, filter_result))
         self._more.set()
 
-    def filter_failed(self, about: ObjectKey, error: str) -> None:
+    def on_filter_failed(self, about: ObjectKey, error: str) -> None:
         self.failures.append((about.namespace, about.name, error))
 
-    def filtered(self, seconds: float) -> None:
+    def on_filtered(self, seconds: float) -> None:
         assert seconds >= 0
         self.runs += 1
 
-    def blocked(self, reason: str | None) -> None:
+    def on_blocked(self, reason: str | None) -> None:
         self.reasons.append(reason)
         self._more.set()
 
@@ -162,7 +163,7 @@ async def test_snapshot_and_changes(site: Site) -> None:
             "ConfigMap",
             change.name,
         )
-        assert (change.object_kind, change.namespace, change.filter_result) == ("ConfigMap", site.namespace, None)
+        assert (change.about.kind, change.namespace, change.filter_result) == ("ConfigMap", site.namespace, None)
 
 
 async def test_order_is_by_namespace_then_name(site: Site, cluster: DevCluster) -> None:

@@ -17,9 +17,8 @@ from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
 from addon_operator.kube import crds
 from addon_operator.kube.client import KubeClient
-from addon_operator.kube.informers.known_objects import WatchEvent
 from addon_operator.kube.informers.reflector import Reflector
-from addon_operator.kube.refs import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, Resource
+from addon_operator.kube.refs import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, Resource, WatchEvent
 from addon_operator.kube.transport import HttpTransport
 from tests.cluster.outage import outage_beside
 from tests.cluster.test_kube import crd, merge

@@ -10,8 +10,8 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from datetime import UTC, datetime
 from pathlib import Path
 
-from addon_operator.bindings.hook_bindings import Reactions
-from addon_operator.bindings.kubernetes import HookMonitors
+from addon_operator.bindings.hook_bindings import HookBindings
+from addon_operator.bindings.kubernetes import BindingMonitors
 from addon_operator.configmap.config import OperatorConfig
 from addon_operator.configmap.writer import ConfigMapWriter
 from addon_operator.dispatch.converge import ConvergeHandler
@@ -250,8 +250,8 @@ class Bench:
             warn=lambda _about, _reason, message: self.refused.append(message), metrics=self.metrics,
             config_map=ObjectKey("v1", "ConfigMap", "ns", "cm"),
         )  # fmt: skip
-        self.monitors = HookMonitors(
-            self.fakes, self.metrics, on_event=self.events.object_changed, on_listed=self.events.listed_late,
+        self.monitors = BindingMonitors(
+            self.fakes, self.metrics.bindings, on_event=self.events.object_changed, on_listed=self.events.listed_late,
             warn=lambda *_: None,
         )  # fmt: skip
         self.webhooks, self.config_map = Registered(), ConfigMap()
@@ -287,7 +287,7 @@ class Bench:
             on_changes=self.events.values_changed,
             metrics=self.metrics.hook_runs,
         )
-        reactions = Reactions(
+        reactions = HookBindings(
             monitors=self.monitors, cron=self.cron, webhooks=self.webhooks, on_tick=self.events.ticked
         )
         runner = ModuleRunner(

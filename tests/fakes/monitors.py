@@ -3,9 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+from typing import NamedTuple
 
-from addon_operator.kube.monitor import Change, Listener, Monitors, WatchSpec
-from addon_operator.kube.snapshot import ChangeKind, Item
+from addon_operator.kube.informers.monitor import MonitorHandler, WatchSpec
+from addon_operator.kube.informers.store import Item
+from addon_operator.kube.refs import ObjectKey, WatchEvent
+
+
+class Change(NamedTuple):
+    """What a handler of a monitor receives."""
+
+    kind: WatchEvent
+    about: ObjectKey
+    object: bytes
+    filter_result: bytes | None
+
+    @property
+    def namespace(self) -> str:
+        return self.about.namespace
+
+    @property
+    def name(self) -> str:
+        return self.about.name
 
 
 class FakeMonitor:
@@ -15,8 +34,8 @@ class FakeMonitor:
         snapshot: what `items` gives while it runs.
     """
 
-    def __init__(self, spec: WatchSpec, listener: Listener, title: str) -> None:
-        self.spec, self.listener, self.title = spec, listener, title
+    def __init__(self, spec: WatchSpec, handler: MonitorHandler, title: str) -> None:
+        self.spec, self.handler, self.title = spec, handler, title
         self.snapshot: list[Item] = []
         self.listed = self.stopped = False
         self.blocked_reason: str | None = None
@@ -52,18 +71,18 @@ class FakeMonitor:
         self.kind_missing = kind_missing and reason is not None
         if reason != self.blocked_reason:
             self.blocked_reason = reason
-            self.listener.blocked(reason)
+            self.handler.on_blocked(reason)
         if self.listed or reason is not None:
             self._settled.set()
         else:
             self._settled.clear()
 
-    def change(self, kind: ChangeKind, name: str, result: bytes | None = None) -> None:
+    def change(self, event: WatchEvent, name: str, result: bytes | None = None) -> None:
         """Something happens to an object."""
-        self.listener.changed(Change(kind, b'{"name":"%s"}' % name.encode(), result, "ns", name, "Pod"))
+        self.handler.on_event(event, ObjectKey("v1", "Pod", "ns", name), b'{"name":"%s"}' % name.encode(), result)
 
 
-class FakeMonitors(Monitors):
+class FakeMonitors:
     """Gives each binding a fake.
 
     Attributes:
@@ -78,8 +97,8 @@ class FakeMonitors(Monitors):
     async def run(self) -> None:
         await asyncio.Event().wait()
 
-    def start(self, spec: WatchSpec, listener: Listener, *, title: str) -> FakeMonitor:
-        monitor = self.started[title] = FakeMonitor(spec, listener, title)
+    def start(self, spec: WatchSpec, handler: MonitorHandler, *, title: str) -> FakeMonitor:
+        monitor = self.started[title] = FakeMonitor(spec, handler, title)
         if self.lists_at_once:
             monitor.list()
         return monitor

@@ -21,8 +21,7 @@ from addon_operator.helm.healing.reporter import LossReporter
 from addon_operator.helm.healing.tracker import ObjectTracker, gvk
 from addon_operator.helm.healing.watcher import KindWatcher
 from addon_operator.kube.client import KubeClient
-from addon_operator.kube.informers.known_objects import WatchEvent
-from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, ObjectKey, Resource, metadata_of
+from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, ObjectKey, Resource, WatchEvent, metadata_of
 
 LISTED_WITHIN_S: Final = 30.0
 

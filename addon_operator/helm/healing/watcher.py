@@ -16,13 +16,14 @@ from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
 from addon_operator.helm.healing.tracker import GroupVersionKind
 from addon_operator.kube.client import KubeClient
-from addon_operator.kube.informers.known_objects import Handler, WatchEvent
+from addon_operator.kube.informers.known_objects import Handler
 from addon_operator.kube.informers.reflector import Reflector
 from addon_operator.kube.refs import (
     CUSTOM_RESOURCE_DEFINITIONS,
     ObjectKey,
     ObjectRef,
     Resource,
+    WatchEvent,
     metadata_of,
     permission,
 )

@@ -7,16 +7,15 @@ known objects; contract.md 5.1 (8).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.kube.informers.wire import bare_object, key_of, state_of
-from addon_operator.kube.refs import Resource, metadata_of
+from addon_operator.kube.refs import Resource, WatchEvent, metadata_of
 from addon_operator.logs import get_logger
 
 _log = get_logger("informer")
 
-WatchEvent: TypeAlias = Literal["Added", "Modified", "Deleted"]
 Handler: TypeAlias = Callable[[WatchEvent, JsonObject], None]
 """Receives what happened, and the object after it.
 

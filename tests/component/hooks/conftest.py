@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-import structlog
-from structlog.testing import LogCapture
 
 from addon_operator.hooks.engine import HookEngine
 from addon_operator.hooks.transport_local import LocalTransport
@@ -32,15 +30,6 @@ def nothing_leaks() -> Iterator[None]:
 def tmp_dir(tmp_path: Path) -> Path:
     """Where the files of runs go; made by the engine."""
     return tmp_path / "tmp" / "runs"
-
-
-@pytest.fixture
-def log() -> Iterator[LogCapture]:
-    """What is logged during the test."""
-    capture, before = LogCapture(), structlog.get_config()
-    structlog.configure(processors=[capture], cache_logger_on_first_use=False)
-    yield capture
-    structlog.configure(**before)
 
 
 @pytest.fixture

@@ -18,10 +18,11 @@ from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
 from addon_operator.kube.client import ApiServer, KubeClient
 from addon_operator.kube.discovery import Discovery
-from addon_operator.kube.monitor import Change, Monitor, Monitors, WatchSpec
+from addon_operator.kube.informers.monitor import Monitor, Monitors, WatchSpec
 from addon_operator.kube.reachability import Reachability
-from addon_operator.kube.refs import CONFIG_MAPS, ObjectKey, Resource
+from addon_operator.kube.refs import CONFIG_MAPS, ObjectKey, Resource, WatchEvent
 from tests.fakes import clock
+from tests.fakes.monitors import Change
 
 WIDGETS = Resource("example.com", "v1", "Widget", "widgets", True)
 PATH = CONFIG_MAPS.path()
@@ -147,19 +148,19 @@ class Heard:
         self.fails = fails
         self.on_change: Callable[[], None] = lambda: None
 
-    def changed(self, change: Change) -> None:
-        self.changes.append(change)
+    def on_event(self, event: WatchEvent, about: ObjectKey, document: bytes, filter_result: bytes | None, /) -> None:
+        self.changes.append(Change(event, about, document, filter_result))
         self.on_change()
         if self.fails:
             raise RuntimeError("a bug in a listener")
 
-    def filter_failed(self, about: ObjectKey, error: str) -> None:
+    def on_filter_failed(self, about: ObjectKey, error: str) -> None:
         self.failures.append((about.namespace, about.name, error))
 
-    def filtered(self, _seconds: float) -> None:
+    def on_filtered(self, _seconds: float) -> None:
         self.runs += 1
 
-    def blocked(self, reason: str | None) -> None:
+    def on_blocked(self, reason: str | None) -> None:
         self.reasons.append(reason)
 
     def short(self) -> list[tuple[str, str]]:

@@ -15,9 +15,8 @@ from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.informers.known_objects import Handler as EventHandler
-from addon_operator.kube.informers.known_objects import WatchEvent
 from addon_operator.kube.informers.reflector import Reflector
-from addon_operator.kube.refs import CONFIG_MAPS
+from addon_operator.kube.refs import CONFIG_MAPS, WatchEvent
 from tests.component.kube.api import Api, Handler, breaks, gives, refuses, streams
 from tests.connection import connected
 from tests.fakes.background import running

@@ -11,10 +11,9 @@ from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
 from addon_operator.kube.client import ApiServer, KubeClient
-from addon_operator.kube.informers.known_objects import WatchEvent
 from addon_operator.kube.informers.reflector import Reflector
 from addon_operator.kube.reachability import Reachability
-from addon_operator.kube.refs import CONFIG_MAPS
+from addon_operator.kube.refs import CONFIG_MAPS, WatchEvent
 from tests.fakes import clock
 
 A_MINUTE_S = 60.0

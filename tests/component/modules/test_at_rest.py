@@ -162,4 +162,4 @@ def assert_at_rest(bench: Bench) -> None:
     hooks = [bench.hook(name).id for name in HOOKS if name.partition("/")[0] in {"global", *enabled}]
     assert bench.monitors.outstanding(hooks) == ()
     assert bench.monitors.synchronized(hooks)
-    assert bench.monitors.troubles() == ()
+    assert bench.monitors.problems() == ()

@@ -36,7 +36,7 @@ from addon_operator.hooks.context import (
     fitting,
     group_of,
 )
-from addon_operator.kube.snapshot import Item
+from addon_operator.kube.informers.store import Item
 
 EVENTS: Final[tuple[WatchEvent, ...]] = ("Added", "Modified", "Deleted")
 PODS: Final = Kubernetes("pods", "Pod")

@@ -10,16 +10,16 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import LogCapture
 
-from addon_operator.bindings.kubernetes import HookMonitors
+from addon_operator.bindings.kubernetes import BindingMonitors
 from addon_operator.errors import KubeError
 from addon_operator.hooks.call import HookId
 from addon_operator.hooks.compaction import MOST_CONTEXTS
 from addon_operator.hooks.config.model import Conversion, HookConfig, Kubernetes, Lifecycle, LifecycleKind, WatchEvent
 from addon_operator.hooks.context import ObjectEvent, Synchronization
 from addon_operator.hooks.hook import Hook
-from addon_operator.kube.monitor import WatchSpec
+from addon_operator.kube.informers.monitor import WatchSpec
+from addon_operator.kube.informers.store import Item
 from addon_operator.kube.refs import ObjectKey
-from addon_operator.kube.snapshot import Item
 from addon_operator.metrics.operator import Metrics
 from tests.fakes import clock
 from tests.fakes.monitors import FakeMonitor, FakeMonitors
@@ -47,8 +47,8 @@ class Bench:
         self.warned: list[tuple[ObjectKey, str, str]] = []
         self.metrics = Metrics()
         self.fakes = FakeMonitors(lists_at_once=lists_at_once)
-        self.monitors = HookMonitors(
-            self.fakes, self.metrics, on_event=self._hear, on_listed=self._listed, warn=self._warn
+        self.monitors = BindingMonitors(
+            self.fakes, self.metrics.bindings, on_event=self._hear, on_listed=self._listed, warn=self._warn
         )
 
     def _hear(self, hook: Hook, event: ObjectEvent) -> None:
@@ -179,8 +179,8 @@ def test_an_event_carries_what_the_monitor_saw() -> None:
 
     async def main() -> None:
         fakes = FakeMonitors()
-        monitors = HookMonitors(
-            fakes, Metrics(), on_event=lambda _, event: heard.append(event), on_listed=lambda *_: True,
+        monitors = BindingMonitors(
+            fakes, Metrics().bindings, on_event=lambda _, event: heard.append(event), on_listed=lambda *_: True,
             warn=lambda *_: None,
         )  # fmt: skip
         await monitors.synchronize([hook(PODS)])
@@ -393,14 +393,14 @@ def test_a_blocked_binding_is_not_waited_for_and_synchronizes_later_exactly_once
         assert bench.outstanding(one) == ["pods"]
         bench.monitors.open(one, [PODS])
         assert bench.monitors.synchronized([one.id])
-        assert bench.monitors.troubles() == (f"hook hooks/x of module m, binding nodes, kubernetes[1]: {MISSING}",)
+        assert bench.monitors.problems() == (f"hook hooks/x of module m, binding nodes, kubernetes[1]: {MISSING}",)
 
         bench["nodes"].list()
         bench["nodes"].change("Added", "early")  # the snapshot has it
         await asyncio.sleep(1)
         assert bench.late == ["nodes"]
         assert not bench.monitors.synchronized([one.id])  # a run that begins now waits
-        assert bench.monitors.troubles() == ()
+        assert bench.monitors.problems() == ()
 
         bench["nodes"].change("Added", "n")
         assert bench.heard() == []
@@ -595,9 +595,9 @@ def test_a_failing_filter_is_visible_but_people_are_told_once_a_minute(log: LogC
     async def scenario(bench: Bench) -> None:
         bench.monitors.start(hook(PODS, NODES))
         for _ in range(4):
-            bench["pods"].listener.filter_failed(ObjectKey("v1", "Pod", "ns", "a"), "cannot index number")
+            bench["pods"].handler.on_filter_failed(ObjectKey("v1", "Pod", "ns", "a"), "cannot index number")
             await asyncio.sleep(29)
-        bench["nodes"].listener.filter_failed(ObjectKey("v1", "Node", "", "n"), "cannot index number")
+        bench["nodes"].handler.on_filter_failed(ObjectKey("v1", "Node", "", "n"), "cannot index number")
 
     bench = play(scenario)
     assert bench.samples("kube_jq_filter_errors_total") == {("pods", "hooks/x", "m"): 4, ("nodes", "hooks/x", "m"): 1}
@@ -615,7 +615,7 @@ def test_a_failing_filter_is_visible_but_people_are_told_once_a_minute(log: LogC
 def test_runs_of_filters_and_events_are_timed() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.synchronize(hook(PODS))
-        bench["pods"].listener.filtered(0.5)
+        bench["pods"].handler.on_filtered(0.5)
         bench["pods"].change("Added", "a")
         assert bench.samples("kube_event_duration_seconds_count") == {}
         bench.monitors.open(hook(PODS), [PODS])

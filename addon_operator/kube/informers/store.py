@@ -1,37 +1,22 @@
-"""What bindings remember of the objects that they watch, and whether one really changed.
+"""What is kept of the objects that bindings watch, and whether one really changed.
 
-Pure. It does not watch: `monitor` fills a view from an informer. Source: contract.md 2.3.
+Pure: a shared informer fills it. Source: contract.md 2.3.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from collections.abc import Iterator
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonValue
-from addon_operator.kube import jq
+from addon_operator.kube.informers.projection import Filtered
+from addon_operator.kube.refs import WatchEvent
 
-ChangeKind = Literal["Added", "Modified", "Deleted"]
 Key: TypeAlias = tuple[str, str]
 """Namespace (empty for objects without one) and name: the order of snapshots."""
-
-_TYPE = "(?:null|boolean|number|string|array|object)"
-# Those of jq's messages of which we know where they quote the object.
-_TELLING = tuple(
-    (re.compile(pattern, re.DOTALL), words)
-    for pattern, words in (
-        (
-            rf"({_TYPE}) \(.*\) and ({_TYPE}) \(.*\) cannot be (added|subtracted|multiplied|divided)",
-            r"\1 and \2 cannot be \3",
-        ),
-        (rf"Cannot (index|iterate over) ({_TYPE})(?![a-z])", r"cannot \1 \2"),
-        (rf"({_TYPE}) \(.*\) (cannot be [a-z]+|has no [a-z]+|is not a [a-z]+)", r"\1 \2"),
-    )
-)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -47,17 +32,7 @@ class Item:
     filter_result: bytes | None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Filtered:
-    """What a jq filter made of one object.
-
-    Attributes:
-        result: JSON: `null` for no output, the value for one, an array for several.
-        error: why it failed, without what the object contains; the result is `null` then.
-    """
-
-    result: bytes
-    error: str | None = None
+_NOTHING_KEPT = Item(None, None)
 
 
 def packed(value: JsonValue) -> bytes:
@@ -70,36 +45,15 @@ def packed(value: JsonValue) -> bytes:
     return bytes(memoryview(jsondoc.dumps(value)))
 
 
-def run_filter(run: jq.Run, source: str, document: bytes) -> Filtered:
-    """Runs a jq filter on one object."""
-    try:
-        outputs = run(source, document)
-    except jq.Stopped as error:
-        return Filtered(b"null", str(error))
-    except ValueError as error:
-        return Filtered(b"null", _without_contents(str(error)))
-    return Filtered(outputs[0] if len(outputs) == 1 else b"[%s]" % b",".join(outputs) if outputs else b"null")
+class Store:
+    """What is kept of the objects of one informer, the same for all bindings with the same projection.
 
-
-def _without_contents(message: str) -> str:
-    for pattern, words in _TELLING:
-        if match := pattern.match(message):
-            return match.expand(words)
-    return "the program ends with an error"
-
-
-_NOTHING_KEPT = Item(None, None)
-
-
-class View:
-    """What is remembered of the objects of one informer, the same for all bindings that filter and keep alike.
-
-    It relies on its feed to leave out versions of an object that it had already: without a filter each version that
-    comes is a change.
+    It relies on the reflector to leave out versions of an object that were delivered already: without a filter each
+    version that comes is a change.
 
     Attributes:
         failing: the objects on which the filter failed last, and why.
-        kept_bytes: how much JSON it holds; bytes that another view holds as well count in both.
+        kept_bytes: how much JSON it holds; bytes that another store holds as well count in both.
     """
 
     def __init__(self, *, keep_objects: bool) -> None:
@@ -111,8 +65,8 @@ class View:
     def __len__(self) -> int:
         return len(self._items)
 
-    def put(self, key: Key, document: bytes, filtered: Filtered | None) -> ChangeKind | None:
-        """Remembers a new or changed object; answers what changed for the bindings.
+    def put(self, key: Key, document: bytes, filtered: Filtered | None) -> WatchEvent | None:
+        """Keeps a new or changed object; returns what changed for the bindings, None if nothing.
 
         An object whose filter result stays the same is refreshed, and that is no change. A failed filter is equal to
         nothing.
@@ -133,8 +87,8 @@ class View:
             return "Added"
         return None if same and not failed_before else "Modified"
 
-    def drop(self, key: Key) -> Item | None:
-        """Forgets an object; answers what was kept of it, None if it was not known."""
+    def delete(self, key: Key) -> Item | None:
+        """Forgets an object; returns what was kept of it, None if it was not known."""
         self.failing.pop(key, None)
         before = self._items.pop(key, None)
         if before is not None:
@@ -142,11 +96,11 @@ class View:
         return before
 
     def get(self, key: Key) -> Item | None:
-        """Answers what is kept of one object; None if it is not known."""
+        """Returns what is kept of one object; None if it is not known."""
         return self._items.get(key)
 
     def __iter__(self) -> Iterator[Key]:
-        """Lists the objects, in no order."""
+        """Iterates over the objects, in no order."""
         return iter(self._items)
 
     def entries(self) -> list[tuple[Key, Item]]:
