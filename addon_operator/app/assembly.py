@@ -125,8 +125,7 @@ async def build(settings: Settings, edges: Edges, metrics: Metrics) -> Operator:
         client,
         settings.namespace,
         cluster=cluster,
-        on_absent=events.objects_absent,
-        on_undefined=events.definition_gone,
+        events=events,
     )
     charts = ChartReader()
     deployment = ModuleDeployment(
@@ -190,9 +189,7 @@ async def build(settings: Settings, edges: Edges, metrics: Metrics) -> Operator:
     admission, conversion = edges.webhook_listeners(webhook_settings)
     webhooks = WebhookHost(
         client,
-        reviewer=HookReviewer(
-            hooks=hooks, find_hook=registry.find_hook, on_changes=events.values_changed, metrics=metrics.hook_runs
-        ),
+        reviewer=HookReviewer(hooks=hooks, registry=registry, events=events, metrics=metrics.hook_runs),
         admission=admission,
         conversion=conversion,
         settings=webhook_settings,
@@ -205,7 +202,7 @@ async def build(settings: Settings, edges: Edges, metrics: Metrics) -> Operator:
         catalog=files.catalog,
         hooks=hooks,
         reactions=bindings,
-        end_tasks=events.end_module,
+        queues=queues,
         store=store,
         deployment=deployment,
         crds=CrdInstaller(
@@ -282,7 +279,7 @@ async def build(settings: Settings, edges: Edges, metrics: Metrics) -> Operator:
         monitors=monitors,
         reachability=client.reachability,
         namespace=settings.namespace,
-        on_removals_confirmed=events.removals_confirmed,
+        events=events,
     )
     metrics.queues.read(
         lambda: {queue.name: len(queue) for queue in queues.all()},

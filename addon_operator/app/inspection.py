@@ -6,12 +6,13 @@ Everything is read at the moment of the question; nothing is kept for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from addon_operator import logs
 from addon_operator.bindings.kubernetes import BindingMonitors
 from addon_operator.configmap.config import OperatorConfig
+from addon_operator.dispatch.events import EventSink
 from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import InputError
@@ -55,7 +56,7 @@ class OperatorInspector:
         monitors: BindingMonitors,
         reachability: Reachability,
         namespace: str,
-        on_removals_confirmed: Callable[[Sequence[str]], None],
+        events: EventSink,
     ) -> None:
         self._queues = queues
         self._store = store
@@ -66,7 +67,7 @@ class OperatorInspector:
         self._monitors = monitors
         self._reachability = reachability
         self._namespace = namespace
-        self._on_removals_confirmed = on_removals_confirmed
+        self._events = events
         self._level_before: logs.LogLevel | None = None
         self._level_timer: asyncio.TimerHandle | None = None
 
@@ -104,7 +105,7 @@ class OperatorInspector:
         """
         if unknown := sorted(set(names) - self._registry.held.keys()):
             raise InputError(f"not held: {', '.join(unknown)}; `addon-operator module list` shows what is held")
-        self._on_removals_confirmed(names)
+        self._events.removals_confirmed(names)
 
     def queues(self) -> tuple[QueueView, ...]:
         """Lists all queues."""

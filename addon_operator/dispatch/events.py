@@ -6,7 +6,6 @@ event, adds the tasks that `routing.py` decides on, and returns at once. Source:
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from addon_operator.dispatch import routing
@@ -25,7 +24,7 @@ from addon_operator.metrics.operator import Metrics
 from addon_operator.modules.loader import ModuleLoader
 from addon_operator.modules.registry import ModulePhase, ModuleRegistry
 from addon_operator.tasks.queue_set import QueueSet
-from addon_operator.tasks.task import ConfirmRemovals, EnsureCrds, Outcome, Reason, RunHook, Task
+from addon_operator.tasks.task import ConfirmRemovals, EnsureCrds, Reason, Task
 from addon_operator.values.store import ValuesStore
 
 log = get_logger("dispatch")
@@ -129,7 +128,7 @@ class EventSink:
         if task is not None and self._serves(hook):
             queue.add_tail((task,))
 
-    def objects_absent(self, release: str, _objects: tuple[ObjectKey, ...]) -> None:
+    def objects_absent(self, release: str, _objects: tuple[ObjectKey, ...], /) -> None:
         """Objects of a release are gone."""
         if not self._registry.is_enabled(release) or not self._registry.get(release).has_release:
             return
@@ -138,13 +137,13 @@ class EventSink:
         with new_event():
             main.add_tail(routing.absent_objects(release, main.waiting if through else main.tasks))
 
-    def definition_gone(self, name: str, missed: bool) -> None:
+    def definition_gone(self, name: str, *, unexpected: bool) -> None:
         """A CRD is gone: its modules apply it again, at once unless a hook has deleted it."""
         owners = [module for module in self._registry.enabled if name in self._registry.state(module).crds]
         for module in owners:
             state = self._registry.state(module)
             state.crds = {crd: source for crd, source in state.crds.items() if crd != name}
-        if missed and owners:
+        if unexpected and owners:
             main = self._queues.main
             with new_event():
                 # First of all: whatever needs it fails without it.
@@ -159,16 +158,5 @@ class EventSink:
             with new_event():
                 self._queues.main.add_tail(routing.release_changed(facts, self._queues.main.waiting))
 
-    def end_module(self, name: str) -> tuple[asyncio.Future[Outcome], ...]:
-        """Removes the runs of a module's hooks from all queues and cancels the running ones; returns these."""
-        cancelled = [queue.interrupt(lambda task: _of_module(task, name)) for queue in self._queues.all()]
-        for queue in self._queues.all():
-            queue.remove(lambda task: _of_module(task, name))
-        return tuple(attempt for attempt in cancelled if attempt is not None)
-
     def _serves(self, hook: Hook) -> bool:
         return hook.id.module is None or self._registry.is_enabled(hook.id.module)
-
-
-def _of_module(task: Task, name: str) -> bool:
-    return isinstance(task.payload, RunHook) and task.payload.hook.module == name

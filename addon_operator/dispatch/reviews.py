@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import BadReply, HookError, HookFailed, HookUnreachable, InputError
 from addon_operator.hooks.call import Changes, HookId
 from addon_operator.hooks.config.model import Admission, Conversion
 from addon_operator.hooks.context import Convert, Review
-from addon_operator.hooks.effects import HookRuns, Run
+from addon_operator.hooks.effects import Run
 from addon_operator.hooks.hook import Hook
 from addon_operator.logs.event_id import new_event
 from addon_operator.metrics.hook_runs import HookRunMetrics
+from addon_operator.modules.registry import ModuleRegistry
 from addon_operator.webhooks.review import (
     AdmissionAnswer,
     ConversionAnswer,
@@ -29,21 +30,35 @@ from addon_operator.webhooks.review import (
 T = TypeVar("T")
 
 
+class ReviewRuns(Protocol):
+    """Runs hooks (`hooks.effects.HookRuns`)."""
+
+    async def review(self, hook: Hook, run: Run) -> tuple[Changes, bytes]:
+        """As `HookRuns.review`."""
+
+
+class ReviewEvents(Protocol):
+    """Who acts on what hooks change that run in no queue."""
+
+    def values_changed(self, hook: HookId, changes: Changes) -> None:
+        """A hook changed values."""
+
+
 class HookReviewer:
     """Runs hooks for reviews."""
 
     def __init__(
         self,
         *,
-        hooks: HookRuns,
-        find_hook: Callable[[HookId], Hook | None],
-        on_changes: Callable[[HookId, Changes], None],
+        hooks: ReviewRuns,
+        registry: ModuleRegistry,
+        events: ReviewEvents,
         metrics: HookRunMetrics,
     ) -> None:
-        """Takes its dependencies; `on_changes` is called when a hook changed values."""
+        """Takes its dependencies."""
         self._hooks = hooks
-        self._find_hook = find_hook
-        self._on_changes = on_changes
+        self._registry = registry
+        self._events = events
         self._metrics = metrics
 
     async def admit(self, hook: HookId, binding: Admission, request: JsonObject) -> AdmissionAnswer:
@@ -82,7 +97,7 @@ class HookReviewer:
                 # The output of the hook is in the log; the response is shown to the user who made the request.
                 raise HookError(f"{error.brief} (see the operator's log)") from error
             if changes:
-                self._on_changes(hook, changes)
+                self._events.values_changed(hook, changes)
             return data
 
     @contextlib.contextmanager
@@ -96,7 +111,7 @@ class HookReviewer:
             )
 
     def _hook(self, hook: HookId) -> Hook:
-        found = self._find_hook(hook)
+        found = self._registry.find_hook(hook)
         if found is None:
             raise HookUnreachable(f"{hook}: is not served any more")
         return found

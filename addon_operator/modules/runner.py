@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import assert_never
 
@@ -25,6 +25,7 @@ from addon_operator.modules.deployment import ModuleDeployment
 from addon_operator.modules.module import Module
 from addon_operator.modules.phases import DeleteFacts, ModuleBinding, RunFacts, next_delete_step, next_run_step
 from addon_operator.modules.registry import ModulePhase, ModuleRegistry, ModuleState
+from addon_operator.tasks.queue_set import QueueSet
 from addon_operator.tasks.task import Outcome
 from addon_operator.values.store import ValuesStore
 
@@ -63,7 +64,7 @@ class ModuleRunner:
         catalog: HookCatalog,
         hooks: HookRuns,
         reactions: HookBindings,
-        end_tasks: Callable[[str], Sequence[asyncio.Future[Outcome]]],
+        queues: QueueSet,
         store: ValuesStore,
         deployment: ModuleDeployment,
         crds: CrdInstaller,
@@ -73,7 +74,7 @@ class ModuleRunner:
         self._catalog = catalog
         self._hooks = hooks
         self._reactions = reactions
-        self._end_tasks = end_tasks
+        self._queues = queues
         self._store = store
         self._deployment = deployment
         self._crds = crds
@@ -212,7 +213,7 @@ class ModuleRunner:
         self._reactions.pause(_hooks(state))
         state.watching = state.reacting = False
         state.began_at = None
-        return self._end_tasks(name)
+        return self._queues.end_hook_runs(name)
 
     def hold(self, name: str) -> None:
         """A module is neither upgraded nor removed: its hooks receive no events; its release and webhooks stay."""
@@ -331,7 +332,7 @@ class ModuleRunner:
     def _forget_hooks(self, name: str, state: ModuleState) -> None:
         """Ends what the former hooks react to: files have changed, so everything of it begins anew."""
         # Also those at work: what they were told belongs to a life that is over.
-        self._end_tasks(name)
+        self._queues.end_hook_runs(name)
         self._reactions.forget(_hooks(state))
         state.watching = state.reacting = False
 

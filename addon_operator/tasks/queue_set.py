@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from addon_operator.hooks.config.model import MAIN_QUEUE
 from addon_operator.retry import RetryPolicy
 from addon_operator.tasks.queue import Attempt, Handler, OnAction, TaskQueue
+from addon_operator.tasks.task import Outcome, RunHook, Task
 
 
 class QueueSet:
@@ -39,6 +40,17 @@ class QueueSet:
     def all(self) -> Sequence[TaskQueue]:
         """Returns all queues, `main` first, the others in the order of their creation."""
         return tuple(self._queues.values())
+
+    def end_hook_runs(self, module: str) -> tuple[asyncio.Future[Outcome], ...]:
+        """Removes the runs of a module's hooks from all queues and ends those that are running; returns these."""
+
+        def belongs(task: Task) -> bool:
+            return isinstance(task.payload, RunHook) and task.payload.hook.module == module
+
+        running = [queue.interrupt(belongs) for queue in self.all()]
+        for queue in self.all():
+            queue.remove(belongs)
+        return tuple(attempt for attempt in running if attempt is not None)
 
     async def run(self, handle: Handler) -> None:
         """Runs all workers, also those of queues made later, until cancelled; `handle` makes each attempt at a task."""

@@ -34,10 +34,14 @@ class Site:
         self.client, self.namespace, self.sent = client, namespace, sent
         self.losses: asyncio.Queue[tuple[ObjectKey, ...]] = asyncio.Queue()
         self.announced: list[tuple[ObjectKey, bool]] = []
-        self.healing = Healing(
-            client, namespace, cluster=cluster, on_absent=lambda _release, objects: self.losses.put_nowait(objects)
-        )
+        self.healing = Healing(client, namespace, cluster=cluster, events=self)
         self.patcher = ObjectPatcher(client, client.discover, delete_timeout_s=0.1, on_delete=self._announce)
+
+    def objects_absent(self, _release: str, objects: tuple[ObjectKey, ...], /) -> None:
+        self.losses.put_nowait(objects)
+
+    def definition_gone(self, name: str, *, unexpected: bool) -> None:
+        raise AssertionError(name)
 
     def _announce(self, key: ObjectKey) -> None:
         self.announced.append((key, "DELETE" in self.sent))

@@ -75,7 +75,7 @@ class Operator:
         self.losses: list[tuple[str, tuple[ObjectKey, ...]]] = []
         self.lost = asyncio.Event()
         self.storage = ReleaseStorage(kube, namespace)
-        self.healing = Healing(kube, namespace, cluster=cluster, on_absent=self._lose)
+        self.healing = Healing(kube, namespace, cluster=cluster, events=self)
         self.deployer = self.make_deployer()
 
     def make_deployer(self, *, stop_grace_s: float = 30) -> Deployer:
@@ -138,9 +138,12 @@ class Operator:
                 return
             await asyncio.sleep(0.01)
 
-    def _lose(self, release: str, objects: tuple[ObjectKey, ...]) -> None:
+    def objects_absent(self, release: str, objects: tuple[ObjectKey, ...], /) -> None:
         self.losses.append((release, objects))
         self.lost.set()
+
+    def definition_gone(self, name: str, *, unexpected: bool) -> None:
+        """Nobody acts on it here."""
 
 
 class Start(Protocol):

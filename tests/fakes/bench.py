@@ -282,17 +282,14 @@ class Bench:
             registry=self.registry, store=self.store, flags=flags, engine=self.engine, config=self.config,
         )  # fmt: skip
         self.reviewer = HookReviewer(
-            hooks=hooks,
-            find_hook=self.registry.find_hook,
-            on_changes=self.events.values_changed,
-            metrics=self.metrics.hook_runs,
+            hooks=hooks, registry=self.registry, events=self.events, metrics=self.metrics.hook_runs
         )
         reactions = HookBindings(
             monitors=self.monitors, cron=self.cron, webhooks=self.webhooks, on_tick=self.events.ticked
         )
         runner = ModuleRunner(
             registry=self.registry, catalog=self.catalog, hooks=hooks, reactions=reactions, metrics=self.metrics,
-            end_tasks=self.events.end_module, store=self.store,
+            queues=self.queues, store=self.store,
             deployment=NoCharts(self.releases), crds=NoCrds(),
         )  # fmt: skip
         self.holding = Holding(

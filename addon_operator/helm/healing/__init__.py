@@ -10,8 +10,8 @@ Source: design.md 5.4, contract.md 2.12 (resource monitor), users.md 5, 6.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
-from typing import Final
+from collections.abc import Collection, Iterable
+from typing import Final, Protocol
 
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
@@ -26,6 +26,16 @@ from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, ObjectKey, Res
 LISTED_WITHIN_S: Final = 30.0
 
 
+class HealingEvents(Protocol):
+    """Who acts on what goes away."""
+
+    def objects_absent(self, release: str, objects: tuple[ObjectKey, ...], /) -> None:
+        """Objects of a release that is not paused went away; they are sorted."""
+
+    def definition_gone(self, name: str, *, unexpected: bool) -> None:
+        """A CustomResourceDefinition went away; unexpected if nobody has announced that."""
+
+
 class Healing:
     """Follows the objects of releases and reports those that go away."""
 
@@ -35,8 +45,7 @@ class Healing:
         namespace: str,
         *,
         cluster: Cluster,
-        on_absent: Callable[[str, tuple[ObjectKey, ...]], None] = lambda _release, _objects: None,
-        on_undefined: Callable[[str, bool], None] = lambda _name, _unexpected: None,
+        events: HealingEvents,
     ) -> None:
         """Follows nothing yet; `run` owns the watches.
 
@@ -44,17 +53,15 @@ class Healing:
             client: the API server.
             namespace: of the releases; for objects whose manifest names none.
             cluster: which kinds the API server serves.
-            on_absent: receives release and objects, sorted, when objects of a release that is not paused go away.
-            on_undefined: receives the name of each CustomResourceDefinition that goes away, and whether nobody has
-                announced that.
+            events: receives what goes away.
         """
         self._cluster = cluster
-        self._on_undefined = on_undefined
+        self._events = events
         self._tracker = ObjectTracker(namespace)
         self._deletions = ExpectedDeletions()
         # Apart from those of the objects: a chart's own definitions are seen by two watches, in no common order.
         self._definition_deletions = ExpectedDeletions()
-        self._reporter = LossReporter(self._find_lost, on_absent)
+        self._reporter = LossReporter(self._find_lost, events.objects_absent)
         self._watcher = KindWatcher(client, on_object=self._object_changed, on_definition=self._definition_changed)
 
     async def run(self) -> None:
@@ -237,7 +244,7 @@ class Healing:
                 self._reporter.restorable(release, restorable)
             return
         self._deleted(self._tracker.remove_kinds_of(name))
-        self._on_undefined(name, not self._definition_deletions.confirm(key, _now()))
+        self._events.definition_gone(name, unexpected=not self._definition_deletions.confirm(key, _now()))
 
 
 def _note_existing(deletions: ExpectedDeletions, key: ObjectKey, document: JsonObject) -> None:

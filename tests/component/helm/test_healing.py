@@ -131,6 +131,12 @@ def _discovered(resource: Resource) -> JsonObject:
     return {"resource": resource.plural, "responseKind": kind, "scope": scope, "verbs": list(resource.verbs)}
 
 
+class Ignored:
+    def objects_absent(self, release: str, objects: tuple[ObjectKey, ...], /) -> None: ...
+
+    def definition_gone(self, name: str, *, unexpected: bool) -> None: ...
+
+
 class Site:
     """Release `one` holds everything, `two` holds `a` as well.
 
@@ -143,13 +149,13 @@ class Site:
         self.told: list[str] = []
         client = KubeClient(self.api)
         cluster = Cluster(client, "", Discovery(RESOURCES.values(), []))
-        self.healing = Healing(client, "ns", cluster=cluster, on_absent=self._lose, on_undefined=self._undefine)
+        self.healing = Healing(client, "ns", cluster=cluster, events=self)
 
-    def _lose(self, release: str, objects: tuple[ObjectKey, ...]) -> None:
+    def objects_absent(self, release: str, objects: tuple[ObjectKey, ...], /) -> None:
         self.told.append(f"{release}: {' '.join(key.name for key in objects)}")
 
-    def _undefine(self, name: str, missed: bool) -> None:
-        self.told.append(f"undefined: {name}{', missed' if missed else ''}")
+    def definition_gone(self, name: str, *, unexpected: bool) -> None:
+        self.told.append(f"undefined: {name}{', missed' if unexpected else ''}")
 
     async def do(self, step: str) -> None:
         """Does one step and lets everything that follows from it happen."""
@@ -289,7 +295,7 @@ def test_a_definition_in_the_first_list_that_came_after_the_first_answer_is_aske
         answered = datetime.datetime(2026, 1, 1, 12, 1, tzinfo=datetime.UTC).timestamp()
         client = KubeClient(api)
         cluster = Cluster(client, "", Discovery(RESOURCES.values(), []), asked_at=answered)
-        running = asyncio.create_task(Healing(client, "ns", cluster=cluster).run(), name="healing")
+        running = asyncio.create_task(Healing(client, "ns", cluster=cluster, events=Ignored()).run(), name="healing")
         await asyncio.sleep(1)
         await cluster.renew()
         running.cancel()

@@ -11,7 +11,7 @@ from addon_operator.dispatch.events import EventSink
 from addon_operator.dispatch.progress import Progress
 from addon_operator.hooks.call import Changes, HookId
 from addon_operator.hooks.config.model import HookConfig, Kubernetes, Schedule
-from addon_operator.hooks.context import LifecycleContext, ObjectEvent, Synchronization
+from addon_operator.hooks.context import ObjectEvent, Synchronization
 from addon_operator.hooks.hook import Hook
 from addon_operator.kube.crds import Source
 from addon_operator.kube.refs import ObjectKey
@@ -21,7 +21,7 @@ from addon_operator.modules.plan import Verdict
 from addon_operator.modules.registry import ModuleRegistry
 from addon_operator.retry import RetryPolicy
 from addon_operator.tasks.queue_set import QueueSet
-from addon_operator.tasks.task import Reason, RunHook, RunModules, Task
+from addon_operator.tasks.task import Reason, RunModules, Task
 from addon_operator.values.store import SectionSpec, ValuesStore
 from tests.fakes import clock
 from tests.unit.modules.test_plan import NO_SCHEMAS
@@ -152,7 +152,7 @@ def test_a_crd_that_is_gone_is_brought_again(name: str, *, missed: bool, expecte
     async def main() -> list[str]:
         queues = QueueSet(retry=RetryPolicy(1, 1))
         queues.main.add_tail((WAITING,))
-        sink(queues, registry).definition_gone(name, missed)
+        sink(queues, registry).definition_gone(name, unexpected=missed)
         return [task.description for task in queues.main.listing()]
 
     assert clock.run(main()) == expected
@@ -178,21 +178,3 @@ def test_values_that_a_review_changed_lead_to_a_run_once(module: str | None, exp
             events.values_changed(hook(module).id, Changes(values=True))
 
     assert queued(happen) == {"main": [RUN, expected]}
-
-
-def test_a_module_that_goes_takes_the_runs_of_its_hooks_along_and_no_others() -> None:
-    def happen(events: EventSink) -> None:
-        for module in (None, "on"):
-            for binding in (MAIN, SIDE):
-                events.object_changed(hook(module), event(binding))
-        assert events.end_module("on") == ()
-
-    other = Task(RunHook(HookId("other", "hooks/x"), (LifecycleContext("onStartup"),)), Reason.RELOAD_ALL)
-    assert queued(happen, waiting=(WAITING, other)) == {
-        "main": [
-            RUN,
-            "ModuleHookRun:main:onStartup:hooks/x:ReloadAllModules",
-            "GlobalHookRun:main:kubernetes:hooks/x:here:Kubernetes",
-        ],
-        "side": ["GlobalHookRun:side:kubernetes:hooks/x:there:Kubernetes"],
-    }

@@ -17,9 +17,10 @@ from addon_operator.errors import BadReply, HookError, HookFailed, HookUnreachab
 from addon_operator.hooks.call import Changes, HookId
 from addon_operator.hooks.config.model import HookConfig
 from addon_operator.hooks.context import Convert, Review
-from addon_operator.hooks.effects import HookRuns, Run
-from addon_operator.hooks.hook import Hook
+from addon_operator.hooks.effects import Run
+from addon_operator.hooks.hook import Hook, LoadedHooks
 from addon_operator.metrics.operator import Metrics
+from addon_operator.modules.registry import ModuleRegistry
 from tests.fakes.reviewer import admission, conversion
 
 ID = HookId("m", "hooks/x")
@@ -28,7 +29,7 @@ GATE, CONVERSION = admission("a.b.example", timeout_s=7), conversion("x.example"
 REQUEST: JsonObject = {"uid": "1", "desiredAPIVersion": "example/v2", "objects": [{}]}
 
 
-class Answers(HookRuns):
+class Answers:
     """Hooks that answer with these bytes, or fail.
 
     Attributes:
@@ -49,6 +50,9 @@ class Answers(HookRuns):
         found = (re.fullmatch(r'.*webhook_reviews_total{.*outcome="(\w+)".*} (\d+)(?:\.0)?', line) for line in lines)
         return {match[1]: match[2] for match in found if match}
 
+    def values_changed(self, hook: HookId, changes: Changes) -> None:
+        self.told.append((hook, changes))
+
     async def review(self, hook: Hook, run: Run) -> tuple[Changes, bytes]:
         self.runs.append(run)
         if isinstance(self.answer, HookFailed):
@@ -57,12 +61,9 @@ class Answers(HookRuns):
 
 
 def reviewer(runs: Answers) -> HookReviewer:
-    return HookReviewer(
-        hooks=runs,
-        find_hook=lambda hook: HOOK if hook == ID else None,
-        on_changes=lambda hook, changes: runs.told.append((hook, changes)),
-        metrics=runs.metrics.hook_runs,
-    )
+    registry = ModuleRegistry()
+    registry.state("m").hooks = LoadedHooks((HOOK,))
+    return HookReviewer(hooks=runs, registry=registry, events=runs, metrics=runs.metrics.hook_runs)
 
 
 def admit(runs: Answers, hook: HookId = ID) -> bool:
