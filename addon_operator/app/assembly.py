@@ -104,7 +104,7 @@ async def build(settings: Settings, edges: Edges, metrics: Metrics) -> Operator:
         store=store,
         progress=progress,
         warn=recorder.warn,
-        metrics=metrics,
+        metrics=metrics.config,
         config_map=config_map,
     )
 
@@ -286,7 +286,7 @@ async def build(settings: Settings, edges: Edges, metrics: Metrics) -> Operator:
         lambda: {queue.name: head_task(queue.tasks[0]) for queue in queues.all() if queue.tasks},
     )
     metrics.bindings.read_snapshots(monitors.sizes)
-    metrics.read_config(lambda: config.error is not None)
+    metrics.config.read_refused(lambda: config.error is not None)
     return Operator(
         client=client,
         registry=registry,

@@ -20,7 +20,7 @@ from addon_operator.kube.events import Warn
 from addon_operator.kube.refs import ObjectKey
 from addon_operator.logs import get_logger
 from addon_operator.logs.event_id import new_event
-from addon_operator.metrics.operator import Metrics
+from addon_operator.metrics.config import ConfigMetrics
 from addon_operator.modules.loader import ModuleLoader
 from addon_operator.modules.registry import ModulePhase, ModuleRegistry
 from addon_operator.tasks.queue_set import QueueSet
@@ -42,7 +42,7 @@ class EventSink:
         store: ValuesStore,
         progress: Progress,
         warn: Warn,
-        metrics: Metrics,
+        metrics: ConfigMetrics,
         config_map: ObjectKey,
     ) -> None:
         """Takes its dependencies.
@@ -75,7 +75,7 @@ class EventSink:
 
     def config_refused(self, error: AddonOperatorError) -> None:
         """The ConfigMap has a state that cannot be used."""
-        self._metrics.config_refused()
+        self._metrics.refused()
         log.error("ConfigMap refused, the former values stay in force", error=error)
         self._warn(self._config_map, "ConfigRefused", " ".join(str(error).split()))
         self._rescan_if_changed()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from addon_operator.metrics.bindings import BindingMetrics
+from addon_operator.metrics.config import ConfigMetrics
 from addon_operator.metrics.helm import HelmMetrics
 from addon_operator.metrics.hook_runs import HookRunMetrics
 from addon_operator.metrics.hooks import HookMetrics
@@ -27,6 +28,7 @@ class Metrics:
         kube: requests and watches.
         bindings: `kubernetes` bindings and their snapshots.
         queues: task queues.
+        config: the ConfigMap.
         hooks: the series that hooks make.
     """
 
@@ -44,22 +46,13 @@ class Metrics:
         self.kube = KubeMetrics(registry)
         self.bindings = BindingMetrics(registry)
         self.queues = QueueMetrics(registry)
-        self._config_refusals = registry.counter("config_values_errors_total", "ConfigMap states refused.")
+        self.config = ConfigMetrics(registry)
         self._live_ticks = registry.counter("live_ticks", "Grows by one every 10 seconds.")
         self.hooks = HookMetrics(registry.kinds, max_series=max_hook_series)
-
-    def config_refused(self) -> None:
-        """Counts one state of the ConfigMap that was refused."""
-        self._config_refusals.add(1)
 
     def live_tick(self) -> None:
         """Records that the process lives; to be called every 10 seconds."""
         self._live_ticks.add(1)
-
-    def read_config(self, refused: Callable[[], bool]) -> None:
-        """Declares whether the newest state of the ConfigMap is not in force because it was refused. Called once."""
-        text = "Whether the ConfigMap is refused at this moment."
-        self._registry.live_value("config_values_refused", text, refused)
 
     def read_log(self, dropped: Callable[[], int]) -> None:
         """Declares how many lines were dropped since the start because nobody read the log. Called once."""

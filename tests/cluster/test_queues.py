@@ -61,7 +61,7 @@ def test_order_retries_and_what_is_joined(cluster: DevCluster, tmp_path: Path) -
         )
         made.touch("go-block", "go-group")
 
-        # A failing head takes in what comes right behind it, and nothing beyond a task of somebody else.
+        # A failing head is coalesced with what is directly behind it, and with nothing beyond a run of another hook.
         head = r"GlobalHookRun:retry:kubernetes:retry.sh:retry{}:Kubernetes:failures \d+:global hook retry.sh: "
         head += "run ended with exit code 3: not yet"
         eventually(lambda: re.fullmatch(head.format(""), made.queues()["retry"][0]))

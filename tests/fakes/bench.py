@@ -247,7 +247,7 @@ class Bench:
         self.queues, self.progress = QueueSet(retry=RetryPolicy(5.0, 30.0)), Progress()
         self.events = EventSink(
             queues=self.queues, registry=self.registry, loader=self.loader, store=self.store, progress=self.progress,
-            warn=lambda _about, _reason, message: self.refused.append(message), metrics=self.metrics,
+            warn=lambda _about, _reason, message: self.refused.append(message), metrics=self.metrics.config,
             config_map=ObjectKey("v1", "ConfigMap", "ns", "cm"),
         )  # fmt: skip
         self.monitors = BindingMonitors(

@@ -194,7 +194,7 @@ def test_an_event_carries_what_the_monitor_saw() -> None:
     ]  # fmt: skip
 
 
-def test_a_flood_of_held_events_is_folded_object_by_object() -> None:
+def test_a_flood_of_held_events_is_compacted_object_by_object() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.synchronize(hook(PODS))
         for number in range(MOST_CONTEXTS + 1):

@@ -53,7 +53,7 @@ def sink(queues: QueueSet, registry: ModuleRegistry, *, converged: bool = True) 
         store=ValuesStore(SectionSpec("global", (), NO_SCHEMAS)),
         progress=progress,
         warn=lambda *_: None,
-        metrics=Metrics(),
+        metrics=Metrics().config,
         config_map=ObjectKey("v1", "ConfigMap", "ns", "addon-operator"),
     )
 

@@ -54,7 +54,7 @@ def sync(name: str = "pods", group: str = "", *, wait: bool = True, run: bool = 
         pytest.param([LifecycleContext("beforeAll")] * 2, [LifecycleContext("beforeAll")] * 2, id="lifecycle"),
     ],
 )  # fmt: skip
-def test_neighbours_that_say_the_same_are_folded(contexts: list[Context], expected: list[Context]) -> None:
+def test_adjacent_contexts_that_say_the_same_are_collapsed(contexts: list[Context], expected: list[Context]) -> None:
     assert collapse_repeats(contexts) == tuple(expected)
 
 
@@ -180,7 +180,9 @@ def test_compaction_is_the_same_pair_by_pair(events: tuple[ObjectEvent, ...]) ->
 
 
 @given(EVENTS, st.integers(0, 30))
-def test_whoever_sees_the_folded_events_knows_what_is_there(events: tuple[ObjectEvent, ...], maybe_seen: int) -> None:
+def test_a_hook_that_sees_the_compacted_events_knows_what_exists(
+    events: tuple[ObjectEvent, ...], maybe_seen: int
+) -> None:
     compacted = compact(events, limit=0, maybe_seen=maybe_seen)
     assert all(isinstance(one, ObjectEvent) for one in compacted)
     seen = {about(one) for one in events[:maybe_seen]}

@@ -41,7 +41,7 @@ def everything() -> Metrics:
     metrics.modules.state("m", enabled=True, version="1.2")
     metrics.modules.maintenance("m", "NoResourceReconciliation")
     metrics.hook_runs.bindings(None, "hooks/a.sh", 2)
-    metrics.config_refused()
+    metrics.config.refused()
     metrics.modules.discovery_failed()
     metrics.modules.converged("OperatorStartup", duration_s=2.5)
     metrics.queues.task_waited(module="m", hook="", binding="", queue="main", seconds=0.5)
@@ -66,7 +66,7 @@ def watching(metrics: Metrics) -> None:
     metrics.queues.action("main", "AddTail", 0.00015)
     metrics.hook_runs.reviewed(module="m", hook="hooks/a.sh", binding="check", outcome="denied")
     metrics.bindings.read_snapshots(lambda: [SnapshotSize(PODS, 3, 1000), SnapshotSize(NODES, 1, 10)])
-    metrics.read_config(lambda: True)
+    metrics.config.read_refused(lambda: True)
     metrics.kube.read_unreachable(lambda: 75)
 
 
@@ -175,7 +175,7 @@ def test_queue_actions_are_told_apart_up_to_half_a_second() -> None:
 def test_snapshots_and_the_config_are_those_of_the_moment() -> None:
     metrics, sizes, refused = Metrics(), [SnapshotSize(PODS, 3, 1000)], [True]
     metrics.bindings.read_snapshots(lambda: sizes)
-    metrics.read_config(lambda: refused[-1])
+    metrics.config.read_refused(lambda: refused[-1])
     assert shown(metrics) == (3, 1000, 1)
     sizes[:], refused[:] = [SnapshotSize(PODS, 4, 1100)], [False]
     assert shown(metrics) == (4, 1100, 0)
@@ -193,7 +193,7 @@ def test_bindings_that_go_by_the_same_labels_are_one_series() -> None:
     """Names of bindings may repeat in a hook; a series that is there twice makes Prometheus refuse the whole page."""
     metrics = Metrics()
     metrics.bindings.read_snapshots(lambda: [SnapshotSize(PODS, 3, 1000), SnapshotSize(PODS, 2, 500)])
-    metrics.read_config(bool)
+    metrics.config.read_refused(bool)
     assert shown(metrics) == (5, 1500, 0)
     assert metrics.render().count(b"\naddon_operator_kube_snapshot_objects{") == 1
 
