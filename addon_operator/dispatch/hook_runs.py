@@ -106,7 +106,9 @@ class HookRunHandler:
             fields = {"hook": hook.id.name, "module": hook.id.module, "binding": run.binding, "queue": queue}
             if isinstance(error, HookUnreachable) and not hook.path.exists() and _is_expendable(hook, run, queue):
                 self._drop(hook)
-                log.error("hook file is gone, its binding contexts are dropped", error=error, **fields)
+                log.error(
+                    "hook file is gone, its binding contexts are dropped", error=error, **fields, next=_next(hook)
+                )
             elif run.allows_failure:
                 log.warning("hook failed, which its binding allows", error=error, **fields)
             else:
@@ -129,3 +131,9 @@ def _is_expendable(hook: Hook, run: RunHook, queue: str) -> bool:
     if hook.id.module is not None:
         return True
     return queue == MAIN_QUEUE and isinstance(run.contexts[0], ObjectEvent | Tick)
+
+
+def _next(hook: Hook) -> str:
+    if hook.id.module is not None:
+        return "modules are read again"
+    return "global hooks are read at the next start"
