@@ -6,21 +6,21 @@ recovery of its own. Source: contract.md 3.3, 3.4, 3.8; design.md 5.
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from collections.abc import Coroutine
 from typing import Final, Protocol, TypeVar, assert_never
 
 from addon_operator.cancellation import finish
 from addon_operator.documents.jsondoc import JsonObject
-from addon_operator.errors import AddonOperatorError, InvariantBroken, KubeError
+from addon_operator.errors import InvariantBroken, KubeError
 from addon_operator.helm import manifest
 from addon_operator.helm import traits as chart_traits
 from addon_operator.helm.chart import ChartReader
 from addon_operator.helm.client import ChartRequest, UpgradeResult
 from addon_operator.helm.cluster import Cluster
 from addon_operator.helm.healing import Healing
-from addon_operator.helm.orphans import Leftovers
+from addon_operator.helm.orphans import OrphanedObjects
+from addon_operator.helm.outcomes import OutcomeNotes
 from addon_operator.helm.release import (
     HelmAction,
     ReleaseFacts,
@@ -80,7 +80,11 @@ class Deployed:
 
 
 class Deployer:
-    """Carries decisions out. Different releases may be worked on at the same time, one release only once."""
+    """Carries decisions out. Different releases may be worked on at the same time, one release only once.
+
+    Attributes:
+        outcomes: what is still to be noted on records; the next module need not wait for it.
+    """
 
     def __init__(
         self,
@@ -104,13 +108,10 @@ class Deployer:
         """
         self._client, self._storage, self._healing = client, storage, healing
         self._cluster, self._charts = cluster, charts
-        self._leftovers = Leftovers(storage, cluster)
+        self._orphans = OrphanedObjects(storage, cluster)
         self._stop_grace_s = stop_grace_s
-        # Notes on records that are being written: the next module need not wait for them.
-        self._notes: dict[str, asyncio.Task[None]] = {}
-        self._unnoted: dict[str, UpgradeResult] = {}
+        self.outcomes = OutcomeNotes(storage)
         self._last_values: dict[str, JsonObject] = {}
-        self._enabled_by: dict[str, EnabledBy] = {}
 
     async def deploy(self, request: ChartRequest) -> Deployed:
         """Brings a release up to date, starting no process if nothing has changed.
@@ -120,8 +121,7 @@ class Deployer:
             ModuleError: the chart cannot be read.
             KubeError: the API server refused or is unreachable.
         """
-        await self._noted(request.name)
-        self._enabled_by[request.name] = request.enabled_by
+        await self.outcomes.wait(request.name)
         await self._cluster.renew()
         digest = self._charts.digest(request.module_dir)
         values = self._charts.fitting(request.module_dir, digest, request.values)
@@ -142,7 +142,7 @@ class Deployer:
                 case "skip" | "move-label":
                     if action.kind == "move-label":
                         await self._storage.move_label(request.name, facts.revision, wanted)
-                    await self._note_enabled(facts)
+                    await self._note_enabled(facts, request.enabled_by)
                     return Deployed(action, facts.revision, tuple(recovered))
                 case "install" | "upgrade":
                     revision = await self._upgrade(request, wanted, action.reason)
@@ -156,7 +156,7 @@ class Deployer:
                 case "render":
                     rendered = await self._render(request, traits)
                 case "note":
-                    await self._note_finished(facts)
+                    await self._note_finished(facts, request.enabled_by)
                 case "drop-record" | "finish-uninstall":
                     _log.warning("helm release recovers", module=request.name, reason=action.reason)
                     await self._recover(facts, action)
@@ -180,16 +180,14 @@ class Deployer:
             HelmError: helm failed.
             KubeError: the records are still there.
         """
-        await self._finished(name)
-        self._unnoted.pop(name, None)
+        await self.outcomes.forget(name)
         action = decide_removal(self._storage.facts(name), reason)
         self._healing.forget(name)
         self._last_values.pop(name, None)
-        self._enabled_by.pop(name, None)
         if action.kind == "uninstall":
             _log.info("helm uninstall", module=name, reason=reason)
             await self._outlive(self._uninstall(name, keep_record=keep_record), f"helm uninstall {name}")
-        await self._leftovers.remove(name)
+        await self._orphans.remove(name)
         return Deployed(action, 0)
 
     async def forget(self, name: str) -> None:
@@ -200,42 +198,6 @@ class Deployer:
         """
         await self._storage.forget(name)
 
-    def notes(self, name: str) -> bool:
-        """Returns whether the outcome of the last upgrade of a release is not noted on its record yet."""
-        return name in self._notes or name in self._unnoted
-
-    async def settle(self) -> None:
-        """Waits until all outcomes are noted; to be called at the end of a converge and before the storage stops.
-
-        Raises:
-            KubeError: one cannot be noted; names the module.
-        """
-        for name in (*self._notes, *self._unnoted):
-            await self._noted(name)
-
-    async def close(self) -> None:
-        """Gives up what is still being noted: the next run makes one more revision of those releases."""
-        for task in self._notes.values():
-            task.cancel()
-        await asyncio.gather(*self._notes.values(), return_exceptions=True)
-
-    async def _finished(self, name: str) -> None:
-        task = self._notes.get(name)
-        if task is not None:
-            await asyncio.wait({task})
-
-    async def _noted(self, name: str) -> None:
-        """Waits for the note on a release; tries once more if it has failed, unless the release has moved on."""
-        await self._finished(name)
-        outcome = self._unnoted.get(name)
-        if outcome is not None and self._storage.facts(name).revision == outcome.revision:
-            try:
-                await self._record(name, outcome)
-            except KubeError as error:
-                text = f"module {name}: what helm did cannot be noted on its release: {error}"
-                raise KubeError(text, status=error.status, reason=error.reason) from error
-        self._unnoted.pop(name, None)
-
     async def _observe(self, name: str) -> ReleaseFacts:
         facts = self._storage.facts(name)
         if not (facts.status == "deployed" and facts.recorded):
@@ -245,10 +207,7 @@ class Deployer:
         try:
             return dataclasses.replace(facts, absent=await self._healing.confirm_missing(name))
         except KubeError as error:
-            text = f"module {name}: objects of its release: {error}"
-            raise KubeError(
-                text, status=error.status, reason=error.reason, retry_after_s=error.retry_after_s
-            ) from error
+            raise error.with_message(f"module {name}: objects of its release: {error}") from error
 
     def _fingerprint(self, request: ChartRequest, digest: str, traits: ChartTraits) -> str:
         apis = self._cluster.apis
@@ -282,7 +241,7 @@ class Deployer:
     async def _upgrade(
         self, request: ChartRequest, wanted: str, reason: str, *, unless: str | None = None
     ) -> int | None:
-        """Upgrades, notes what came of it and answers the revision; None if `unless` has stopped it."""
+        """Upgrades, notes the outcome and returns the revision; None if `unless` has stopped it."""
         return await self._outlive(self._upgrade_and_record(request, wanted, reason, unless), f"helm {request.name}")
 
     async def _upgrade_and_record(
@@ -293,9 +252,8 @@ class Deployer:
         if result is None:
             return None
         _log.info("helm upgrade", module=request.name, reason=reason, revision=result.revision)
-        note = asyncio.create_task(self._note(request.name, result), name=f"note on release {request.name}")
-        self._notes[request.name] = note
-        await self._leftovers.remove(request.name, result.objects)
+        self.outcomes.start(request.name, result, request.enabled_by)
+        await self._orphans.remove(request.name, result.objects)
         try:
             await self._healing.follow(request.name, result.objects, just_deployed=True)
         except KubeError:
@@ -303,56 +261,31 @@ class Deployer:
             raise
         return result.revision
 
-    async def _note(self, name: str, outcome: UpgradeResult) -> None:
-        """Notes the outcome; without the note, the next run of the module would make one more revision."""
-        try:
-            await self._record(name, outcome)
-        except AddonOperatorError as error:
-            self._unnoted[name] = outcome
-            _log.warning("what helm did could not be noted on the release yet", module=name, error=error)
-        finally:
-            del self._notes[name]
-
-    async def _record(self, name: str, outcome: UpgradeResult) -> None:
-        await self._storage.record(
-            name,
-            outcome.revision,
-            rendered=outcome.rendered,
-            checksum=outcome.checksum,
-            objects=outcome.objects,
-            enabled_by=self._enabled_by[name],
-        )
-
-    async def _note_finished(self, facts: ReleaseFacts) -> None:
+    async def _note_finished(self, facts: ReleaseFacts, enabled_by: EnabledBy) -> None:
         """Notes what is known without the rendering; a later change of the input renders to something else."""
         text = str((await self._storage.document(facts.name, facts.revision)).get("manifest") or "")
         objects = await self._storage.objects(facts.name)
         result = UpgradeResult(facts.revision, rendered="", checksum=manifest.checksum(text), objects=objects)
-        await self._record(facts.name, result)
+        await self.outcomes.note(facts.name, result, enabled_by)
 
-    async def _note_enabled(self, facts: ReleaseFacts) -> None:
-        enabled_by = self._enabled_by[facts.name]
+    async def _note_enabled(self, facts: ReleaseFacts, enabled_by: EnabledBy) -> None:
         if facts.held or facts.enabled_by != enabled_by:
             await self._storage.note_enabled(facts.name, facts.revision, enabled_by)
 
     async def _recover(self, facts: ReleaseFacts, action: HelmAction) -> None:
         if action.kind == "drop-record":
             if not facts.ever_deployed:
-                await self._leftovers.take(facts.name, facts.revision)
+                await self._orphans.collect(facts.name, facts.revision)
             await self._storage.delete_record(facts.name, facts.revision)
         else:
             await self._outlive(self._uninstall(facts.name), f"helm uninstall {facts.name}")
 
     async def _uninstall(self, name: str, *, keep_record: bool = False) -> None:
-        for other in (*self._notes, *self._unnoted):  # what they have taken over just now is known from their notes
-            try:
-                await self._noted(other)
-            except KubeError as error:
-                _log.warning("what helm did could not be noted on the release yet", module=other, error=error)
+        await self.outcomes.try_all()  # what other releases have just taken over is known from their notes
         kept = await self._storage.hand_over(name)
         if kept:
             shown = ", ".join(f"{key} ({other})" for key, other in sorted(kept.items()))
-            _log.info("objects stay, since other releases have them", module=name, reason=shown)
+            _log.info("objects stay, since other releases have them", module=name, objects=shown)
         await self._client.uninstall(name, keep_record=keep_record)
         await (self._storage.wait_uninstalled(name) if keep_record else self._storage.wait_gone(name))
 

@@ -1,7 +1,8 @@
-"""What installations that failed have left in the cluster.
+"""Objects that failed installations have left in the cluster.
 
-The record of one that never succeeded is dropped, so that its hooks run anew, and with it goes helm's only note of what
-it made. Kept in memory until the release stands: a restart before that forgets it, and the objects stay.
+The record of a release that was never deployed is dropped, so that its hooks run again, and with it goes helm's only
+note of what it created. The objects are kept in memory until the release is deployed: a restart before that forgets
+them, and they stay.
 Source: contract.md 3.8.
 """
 
@@ -10,37 +11,36 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import HelmError, KubeError
 from addon_operator.helm import manifest
 from addon_operator.helm.cluster import Cluster
 from addon_operator.helm.storage import ReleaseStorage
-from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, ObjectKey, metadata_of
+from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, ObjectKey, ObjectRef, metadata_of
 from addon_operator.logs import get_logger
 
-_METADATA_ONLY: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _INSTALL_EVENTS: Final = frozenset({"pre-install", "post-install"})
 
 _log = get_logger("helm")
 
 
-class Leftovers:
-    """What failed installations of the releases of one namespace have left."""
+class OrphanedObjects:
+    """The orphaned objects of the releases of one namespace."""
 
     def __init__(self, storage: ReleaseStorage, cluster: Cluster) -> None:
-        """Begins with nothing.
+        """Knows of none.
 
         Args:
             storage: of the releases.
             cluster: where the objects are.
         """
         self._storage, self._cluster = storage, cluster
-        # By the key in no version of the API, so that what has only moved to another one is not taken for gone.
+        # By their keys without the version of the API, so that an object that has only moved to another one counts as
+        # the same.
         self._objects: dict[str, dict[ObjectKey, ObjectKey]] = {}
 
-    async def take(self, name: str, revision: int) -> None:
-        """Remembers the objects of a record that is about to be dropped, and deletes hooks that helm would stumble on.
+    async def collect(self, name: str, revision: int) -> None:
+        """Remembers the objects of a record that is about to be dropped, and deletes hooks that would make helm fail.
 
         Raises:
             KubeError: the record could not be read.
@@ -48,38 +48,39 @@ class Leftovers:
         try:
             release = await self._storage.document(name, revision)
         except HelmError as error:
-            _log.warning("what a failed installation has left is unknown", module=name, error=error)
+            _log.warning(
+                "the stored release cannot be read, so objects of a failed installation stay", module=name, error=error
+            )
             return
         found = manifest.objects(manifest.documents(str(release.get("manifest") or "")))
-        left = {self._storage.anywhere(one.key): one.key for one in found if one.lasting}
-        self._objects.setdefault(name, {}).update(left)
+        lasting = {self._storage.anywhere(item.key): item.key for item in found if item.lasting}
+        self._objects.setdefault(name, {}).update(lasting)
         for key in hooks_in_the_way(release):
             await self._delete(name, key, is_hook=True)
 
     async def remove(self, name: str, wanted: Iterable[ObjectKey] = ()) -> None:
         """Deletes what was remembered, except what is wanted, what belongs to others by now and what is to be kept."""
-        left = self._objects.pop(name, {})
-        for key in sorted(left.keys() - {self._storage.anywhere(key) for key in wanted}):
-            await self._delete(name, left[key], is_hook=False)
+        orphans = self._objects.pop(name, {})
+        for key in sorted(orphans.keys() - {self._storage.anywhere(key) for key in wanted}):
+            await self._delete(name, orphans[key], is_hook=False)
 
     async def _delete(self, name: str, key: ObjectKey, *, is_hook: bool) -> None:
-        """Deletes one object if it is there; one that cannot be deleted stays, with a line in the log."""
-        client = self._cluster.client
+        """Deletes one object if it exists; one that cannot be deleted stays, with a line in the log."""
+        client, resource = self._cluster.client, self._cluster.resource(key.kind, key.api_version)
+        if resource is None:
+            return
+        ref = ObjectRef(resource, key.namespace or self._storage.namespace, key.name)
         try:
-            resource = self._cluster.resource(key.kind, key.api_version)
-            if resource is None:
+            existing = await client.get(ref, metadata_only=True)
+            if existing is None:
                 return
-            path = resource.path(key.namespace or self._storage.namespace, key.name)
-            document = jsondoc.loads(await client.request("GET", path, accept=_METADATA_ONLY))
-            metadata = metadata_of(document if isinstance(document, dict) else {})
+            metadata = metadata_of(existing)
             if is_hook or self._is_of(name, metadata):
-                same: JsonObject = {"uid": metadata.get("uid")}
-                body: JsonObject = {"propagationPolicy": "Background", "preconditions": same}
-                await client.request("DELETE", path, body=jsondoc.dumps(body))
-                _log.info("what a failed installation has left was deleted", module=name, reason=str(key))
+                await client.delete(ref, propagation="Background", uid=str(metadata.get("uid") or ""))
+                _log.info("an object of a failed installation was deleted", module=name, object=str(key))
         except KubeError as error:
-            if error.status != 404:
-                _log.warning("what a failed installation has left could not be deleted", module=name, error=error)
+            message = "an object of a failed installation cannot be deleted and stays"
+            _log.warning(message, module=name, object=str(key), error=error)
 
     def _is_of(self, name: str, metadata: JsonObject) -> bool:
         """Returns whether helm made an object for this release, took it over for no other, and may delete it."""
@@ -95,7 +96,7 @@ class Leftovers:
 def hooks_in_the_way(release: JsonObject) -> Iterator[ObjectKey]:
     """Yields the hooks of an installation that helm has run and will not delete before it runs them again.
 
-    Without a policy of their own they are deleted in time, and CRDs never. Source: helm's `execHook`.
+    Those without a policy of their own are deleted in time, CRDs never. Source: helm's `execHook`.
     """
     hooks = release.get("hooks")
     for hook in hooks if isinstance(hooks, list) else []:
@@ -103,7 +104,7 @@ def hooks_in_the_way(release: JsonObject) -> Iterator[ObjectKey]:
             policies = _texts(hook.get("delete_policies"))
             parts = manifest.documents(str(hook.get("manifest") or ""))
             if policies and "before-hook-creation" not in policies:
-                keys = (one.key for one in manifest.objects(parts))
+                keys = (item.key for item in manifest.objects(parts))
                 yield from (key for key in keys if key.kind != CUSTOM_RESOURCE_DEFINITIONS.kind)
 
 

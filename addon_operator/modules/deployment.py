@@ -112,7 +112,7 @@ class ModuleDeployment:
 
         Not in maintenance mode, nor while the outcome of our own last upgrade is still being noted.
         """
-        if not self._in_maintenance(section_key(name)) and not self._deployer.notes(name):
+        if not self._in_maintenance(section_key(name)) and not self._deployer.outcomes.is_pending(name):
             self._events.release_changed(self._storage.facts(name))
 
     def _in_maintenance(self, key: str) -> bool:
@@ -124,11 +124,11 @@ class ModuleDeployment:
         Raises:
             KubeError: one cannot be noted.
         """
-        await self._deployer.settle()
+        await self._deployer.outcomes.wait_all()
 
     async def close(self) -> None:
         """Gives up what is not noted yet."""
-        await self._deployer.close()
+        await self._deployer.outcomes.close()
 
     async def deploy(self, module: Module, state: ModuleState, *, activation: str) -> None:
         """Brings the release of a module up to date, or leaves it alone in maintenance mode.

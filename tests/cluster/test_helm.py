@@ -90,7 +90,7 @@ class Operator:
 
     async def deploy(self, module: Path, **values: JsonValue) -> Deployed:
         deployed = await self.deployer.deploy(request(module, **values))
-        await self.deployer.settle()
+        await self.deployer.outcomes.wait_all()
         return deployed
 
     async def get(self, path: str) -> JsonObject:
@@ -218,7 +218,7 @@ async def running(kubeconfig: Path, namespace: str, tmp_dir: Path) -> AsyncItera
             tasks = [group.create_task(made.storage.run()), group.create_task(made.healing.run())]
             await made.storage.wait_synced(30)
             yield made
-            await made.deployer.settle()
+            await made.deployer.outcomes.wait_all()
             for task in tasks:
                 task.cancel()
 
@@ -501,7 +501,7 @@ async def test_what_another_release_has_taken_over_is_not_deleted(
     await operator.deployer.deploy(ChartRequest("old-name", module, values))
     await operator.deployer.deploy(ChartRequest("new-name", module, values))
     if not noted:
-        await operator.deployer.settle()
+        await operator.deployer.outcomes.wait_all()
         body = jsondoc.dumps({"metadata": {"annotations": {OBJECTS_ANNOTATION: "unlisted"}}})
         path = SECRETS.path(operator.namespace, "sh.helm.release.v1.new-name.v1")
         await operator.kube.request("PATCH", path, body=body, content_type="application/merge-patch+json")
@@ -541,7 +541,7 @@ async def test_helm_works_with_a_release_whose_manifest_has_lost_objects_to_anot
     (module / "templates" / "NOTES.txt").write_text("Notes of {{ .Release.Name }}, {{ .Values.text }}\n")
     for name, text in (("old-name", "first"), ("old-name", "second"), ("new-name", "other")):
         await operator.deployer.deploy(ChartRequest(name, module, {"text": text}))
-    await operator.deployer.settle()
+    await operator.deployer.outcomes.wait_all()
     before = read()
     moved = await operator.storage.hand_over("old-name")
     assert [(key.name, owner) for key, owner in moved.items()] == [("shared", "new-name")]
@@ -615,7 +615,7 @@ async def test_a_chart_whose_schema_names_all_keys(operator: Operator, module: P
     (module / "templates" / "configmap.yaml").write_text(CONFIG_MAP.replace(".demo.text", ".text"))
     nothing = ChartRequest("demo", module, {"global": {"a": 1}, "demo": {}})
     await operator.deployer.deploy(nothing)
-    await operator.deployer.settle()
+    await operator.deployer.outcomes.wait_all()
     assert await operator.text() == "own"
     assert (await operator.deployer.deploy(nothing)).action.kind == "skip"
     with pytest.raises(HelmError, match="additional properties 'demo' not allowed"):
@@ -746,7 +746,7 @@ async def test_on_stop_a_helm_in_flight_may_finish(operator: Operator, module: P
     with pytest.raises(asyncio.CancelledError):
         await task
     release_job.cancel()
-    await operator.deployer.settle()
+    await operator.deployer.outcomes.wait_all()
     facts = operator.storage.facts("demo")
     assert (facts.status, facts.recorded) == ("deployed", True)
     assert (await operator.deploy(module, wait=True)).action.kind == "skip"
@@ -951,7 +951,7 @@ async def test_what_a_killed_operator_has_not_noted_is_noted_without_another_rev
     operator: Operator, module: Path
 ) -> None:
     await operator.deploy(module)
-    await operator.deployer.settle()
+    await operator.deployer.outcomes.wait_all()
     path = SECRETS.path(operator.namespace, "sh.helm.release.v1.demo.v1")
     lost: JsonObject = {"annotations": {OBJECTS_ANNOTATION: None}, "labels": {RENDERED_LABEL: None}}
     body = jsondoc.dumps({"metadata": lost})
@@ -967,7 +967,7 @@ async def test_several_releases_side_by_side(operator: Operator, module: Path) -
     values: JsonObject = {"global": {}, "demo": {"text": "a"}}
     names = [f"demo-{number}" for number in range(4)]
     await asyncio.gather(*(operator.deployer.deploy(ChartRequest(name, module, values)) for name in names))
-    await operator.deployer.settle()
+    await operator.deployer.outcomes.wait_all()
     assert [facts.name for facts in operator.storage.releases()] == names
     assert all(facts.recorded for facts in operator.storage.releases())
     assert [await operator.text(name) for name in names] == ["a"] * 4

@@ -69,8 +69,8 @@ async def test_a_release_is_removed_although_another_ones_outcome_cannot_be_note
         charts=ChartReader(),
     )
     await deployer.deploy(ChartRequest("two", tmp_path, {}))
-    while not deployer.notes("two"):
+    while not deployer.outcomes.is_pending("two"):
         await asyncio.sleep(0)
     await deployer.uninstall("one", "its module is gone")
     assert helm.names == {"two"}
-    assert deployer.notes("two")
+    assert deployer.outcomes.is_pending("two")

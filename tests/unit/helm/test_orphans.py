@@ -1,4 +1,4 @@
-"""Which hooks of a failed installation helm would stumble on."""
+"""Which hooks of a failed installation would make helm fail."""
 
 from __future__ import annotations
 
