@@ -42,6 +42,7 @@ from addon_operator.kube.informers.monitor import Monitors
 from addon_operator.kube.patcher import ObjectPatcher
 from addon_operator.kube.refs import ObjectKey
 from addon_operator.metrics.operator import Metrics
+from addon_operator.modules.crd_rollout import CrdRollout
 from addon_operator.modules.crds import CrdInstaller
 from addon_operator.modules.deployment import ModuleDeployment
 from addon_operator.modules.enablement import EnableFlags, Enablement
@@ -197,6 +198,16 @@ async def build(settings: Settings, edges: Edges, metrics: Metrics) -> Operator:
     bindings = HookBindings(monitors=monitors, cron=schedules, webhooks=webhooks, on_tick=events.ticked)
 
     # --- modules
+    crds = CrdRollout(
+        registry,
+        CrdInstaller(
+            client,
+            charts=charts,
+            labels=dict(settings.crd_extra_labels),
+            filter_prefixes=settings.crd_filter_prefixes,
+            on_installed=cluster.learn,
+        ),
+    )
     runner = ModuleRunner(
         registry=registry,
         catalog=files.catalog,
@@ -205,13 +216,7 @@ async def build(settings: Settings, edges: Edges, metrics: Metrics) -> Operator:
         queues=queues,
         store=store,
         deployment=deployment,
-        crds=CrdInstaller(
-            client,
-            charts=charts,
-            labels=dict(settings.crd_extra_labels),
-            filter_prefixes=settings.crd_filter_prefixes,
-            on_installed=cluster.learn,
-        ),
+        crds=crds,
         metrics=metrics,
     )
     holding = Holding(
@@ -234,6 +239,7 @@ async def build(settings: Settings, edges: Edges, metrics: Metrics) -> Operator:
         store=store,
         enablement=enablement,
         runner=runner,
+        crds=crds,
         holding=holding,
         config=config,
         progress=progress,
@@ -264,7 +270,7 @@ async def build(settings: Settings, edges: Edges, metrics: Metrics) -> Operator:
             queues=queues, reactions=bindings, synchronizations=synchronizations, hooks=files.hooks
         ),
         registry=registry,
-        runner=runner,
+        crds=crds,
         holding=holding,
         config=config,
         enablement=enablement,

@@ -19,6 +19,7 @@ from addon_operator.errors import AddonOperatorError
 from addon_operator.hooks.config.model import LifecycleKind
 from addon_operator.logs import get_logger
 from addon_operator.metrics.modules import ModuleMetrics
+from addon_operator.modules.crd_rollout import CrdRollout
 from addon_operator.modules.enablement import Enablement
 from addon_operator.modules.holding import Holding
 from addon_operator.modules.loader import ModuleLoader
@@ -44,6 +45,7 @@ class ConvergeHandler:
         store: ValuesStore,
         enablement: Enablement,
         runner: ModuleRunner,
+        crds: CrdRollout,
         holding: Holding,
         config: OperatorConfig,
         progress: Progress,
@@ -56,6 +58,7 @@ class ConvergeHandler:
         self._store = store
         self._enablement = enablement
         self._runner = runner
+        self._crds = crds
         self._holding = holding
         self._config = config
         self._metrics = metrics
@@ -156,7 +159,7 @@ class ConvergeHandler:
         await self._holding.enforce(plan.held)
         for name in plan.delete:
             self._runner.suspend(name)
-        tasks = plan_tasks(plan, task.reason, crds_pending=self._runner.crds_pending(plan.crds))
+        tasks = plan_tasks(plan, task.reason, crds_pending=self._crds.pending(plan.crds))
         following = dataclasses.replace(converge, phase=ConvergePhase.WAIT_DELETE_AND_RUN_MODULES)
         return Again(following, head=tasks)
 

@@ -13,10 +13,10 @@ from addon_operator.dispatch.module_runs import ModuleRunHandler
 from addon_operator.dispatch.routing import FollowUp, config_applied, converge_next
 from addon_operator.errors import AddonOperatorError
 from addon_operator.logs import event_id, get_logger
+from addon_operator.modules.crd_rollout import CrdRollout
 from addon_operator.modules.enablement import Enablement
 from addon_operator.modules.holding import Holding
 from addon_operator.modules.registry import ModuleRegistry
-from addon_operator.modules.runner import ModuleRunner
 from addon_operator.tasks.queue import TaskQueue
 from addon_operator.tasks.task import (
     ApplyConfig,
@@ -52,7 +52,7 @@ class Handlers:
         module_runs: ModuleRunHandler,
         global_hooks: GlobalHookHandler,
         registry: ModuleRegistry,
-        runner: ModuleRunner,
+        crds: CrdRollout,
         holding: Holding,
         config: OperatorConfig,
         enablement: Enablement,
@@ -64,7 +64,7 @@ class Handlers:
         self._module_runs = module_runs
         self._global_hooks = global_hooks
         self._registry = registry
-        self._runner = runner
+        self._crds = crds
         self._holding = holding
         self._config = config
         self._enablement = enablement
@@ -87,7 +87,7 @@ class Handlers:
             case Converge() as converge:
                 return await self._converge(task, converge)
             case EnsureCrds(modules=names):
-                await self._runner.ensure_crds(names)
+                await self._crds.ensure(names)
                 return Done()
             case RunModules(modules=names):
                 return await self._module_runs.run(task, names)

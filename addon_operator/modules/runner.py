@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import assert_never
 
 from addon_operator.bindings.hook_bindings import HookBindings
-from addon_operator.errors import AddonOperatorError, HookConfigError, InputError, KubeError, ValuesRejected
+from addon_operator.errors import AddonOperatorError, HookConfigError, ValuesRejected
 from addon_operator.hooks.catalog import HookCatalog
 from addon_operator.hooks.config.model import MAIN_QUEUE
 from addon_operator.hooks.context import LifecycleContext
@@ -20,7 +20,7 @@ from addon_operator.hooks.effects import HookRuns, Run
 from addon_operator.hooks.hook import Hook, LoadedHooks
 from addon_operator.logs import get_logger
 from addon_operator.metrics.operator import Metrics
-from addon_operator.modules.crds import CrdInstaller
+from addon_operator.modules.crd_rollout import CrdRollout
 from addon_operator.modules.deployment import ModuleDeployment
 from addon_operator.modules.module import Module
 from addon_operator.modules.phases import DeleteFacts, ModuleBinding, RunFacts, next_delete_step, next_run_step
@@ -67,7 +67,7 @@ class ModuleRunner:
         queues: QueueSet,
         store: ValuesStore,
         deployment: ModuleDeployment,
-        crds: CrdInstaller,
+        crds: CrdRollout,
         metrics: Metrics,
     ) -> None:
         self._registry = registry
@@ -79,42 +79,6 @@ class ModuleRunner:
         self._deployment = deployment
         self._crds = crds
         self._metrics = metrics
-
-    def crds_pending(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Lists the modules whose CRDs were not applied in this process, changed or went away since."""
-        return tuple(name for name in names if not self._has_crds(name))
-
-    async def ensure_crds(self, names: Iterable[str]) -> None:
-        """Applies the CRDs of these modules before their time, since others may need them.
-
-        What is wrong with a file is the error of its module's run.
-
-        Raises:
-            KubeError: the API server does not answer, or cannot now.
-        """
-        pending = [name for name in self.crds_pending(names) if self._registry.is_enabled(name)]
-        results = await asyncio.gather(*(self._apply_crds(name) for name in pending), return_exceptions=True)
-        for name, error in zip(pending, results, strict=True):
-            if isinstance(error, AddonOperatorError) and not _passes(error):
-                log.warning("CRDs are not applied, so the run of the module will fail", module=name, error=error)
-                self._registry.state(name).error = str(error)
-            elif error is not None:
-                raise error
-
-    def _has_crds(self, name: str) -> bool:
-        try:
-            brought = self._crds.brought(self._registry.get(name))
-        except InputError:
-            return False  # applying them says why
-        return brought == self._registry.state(name).crds
-
-    async def _apply_crds(self, name: str) -> None:
-        if self._has_crds(name):
-            return
-        enabled = self._registry.enabled
-        earlier = enabled[: enabled.index(name)] if name in enabled else ()
-        modules = [self._registry.get(other) for other in earlier]
-        self._registry.state(name).crds = await self._crds.install(self._registry.get(name), earlier=modules)
 
     async def run(self, name: str, *, activation: str) -> Finished | Paused:
         """Brings one module up to date, or as far as it comes without others.
@@ -132,7 +96,7 @@ class ModuleRunner:
         try:
             with self._deployment.quiet(name):
                 self._check_values(module)
-                await self._apply_crds(name)
+                await self._crds.apply(name)
                 outcome = await self._run(module, state, activation)
         except AddonOperatorError as error:
             state.error, state.began_at = str(error), None
@@ -204,7 +168,7 @@ class ModuleRunner:
         )
 
     def suspend(self, name: str) -> Sequence[asyncio.Future[Outcome]]:
-        """A module that runs is disabled: its hooks hear of nothing any more, and begin anew if that is taken back.
+        """Disables a module that runs: its hooks receive no further events, and begin anew if it is enabled again.
 
         Returns:
             The runs of its hooks that are being ended.
@@ -216,20 +180,21 @@ class ModuleRunner:
         return self._queues.end_hook_runs(name)
 
     def hold(self, name: str) -> None:
-        """A module is neither upgraded nor removed: its hooks receive no events; its release and webhooks stay."""
+        """Holds a module: its hooks receive no further events; its release and its webhooks stay as they are."""
         if self._registry.verdict(name) is not None:  # else its directory is gone: there is only a release
             self.suspend(name)
             state = self._registry.state(name)
             state.phase, state.error = ModulePhase.HELD, None
 
     def drop_hook(self, hook: Hook) -> None:
-        """The file of a module's hook is gone: it hears of nothing any more. The module's next run sees what is there.
+        """Drops a hook of a module whose file is gone: it receives no further events.
 
-        If that is the same file again, all begins anew with what exists, so that nothing is lost.
+        The next run of the module reads its hooks again. If the file is back by then, the hook begins anew with what
+        exists, so that nothing is lost.
         """
         state = self._registry.state(hook.id.module or "")
         if state.hooks is not None:
-            kept = tuple(one for one in state.hooks.hooks if one.id != hook.id)
+            kept = tuple(other for other in state.hooks.hooks if other.id != hook.id)
             state.hooks = dataclasses.replace(state.hooks, hooks=kept)
         self._reactions.forget((hook,))
         state.reacting = False  # its webhooks go when those of the others are looked at again
@@ -331,13 +296,13 @@ class ModuleRunner:
 
     def _forget_hooks(self, name: str, state: ModuleState) -> None:
         """Ends what the former hooks react to: files have changed, so everything of it begins anew."""
-        # Also those at work: what they were told belongs to a life that is over.
+        # Also those that run: their contexts are of events before the change.
         self._queues.end_hook_runs(name)
         self._reactions.forget(_hooks(state))
         state.watching = state.reacting = False
 
     async def _run_hooks(self, module: Module, state: ModuleState, binding: ModuleBinding, activation: str) -> bool:
-        """Runs the hooks of one binding in order; answers whether the module's values are different afterwards."""
+        """Runs the hooks of one binding in order; returns whether the module's values are different afterwards."""
         hooks = state.hooks.bound_to(binding) if state.hooks else ()
         if not hooks:
             return False
@@ -346,11 +311,6 @@ class ModuleRunner:
         for hook in hooks:
             await self._hooks.run(hook, Run((LifecycleContext(binding),), queue=MAIN_QUEUE, activation=activation))
         return self._store.digest(module.key) != before
-
-
-def _passes(error: AddonOperatorError) -> bool:
-    """Answers whether this is about the API server as a whole, and not about what it was asked for."""
-    return isinstance(error, KubeError) and error.reason != "Timeout" and error.status in {0, 429, 502, 503, 504}
 
 
 def _hooks(state: ModuleState) -> tuple[Hook, ...]:

@@ -43,6 +43,7 @@ from addon_operator.hooks.hook import Hook
 from addon_operator.kube.patcher import ObjectPatcher
 from addon_operator.kube.refs import ObjectKey
 from addon_operator.metrics.operator import Metrics
+from addon_operator.modules.crd_rollout import CrdRollout
 from addon_operator.modules.crds import CrdInstaller, Definitions
 from addon_operator.modules.deployment import ModuleDeployment
 from addon_operator.modules.enablement import EnableFlags, Enablement
@@ -287,10 +288,11 @@ class Bench:
         reactions = HookBindings(
             monitors=self.monitors, cron=self.cron, webhooks=self.webhooks, on_tick=self.events.ticked
         )
+        crds = CrdRollout(self.registry, NoCrds())
         runner = ModuleRunner(
             registry=self.registry, catalog=self.catalog, hooks=hooks, reactions=reactions, metrics=self.metrics,
             queues=self.queues, store=self.store,
-            deployment=NoCharts(self.releases), crds=NoCrds(),
+            deployment=NoCharts(self.releases), crds=crds,
         )  # fmt: skip
         self.holding = Holding(
             registry=self.registry, runner=runner, deployment=NoCharts(self.releases), ignored_release=None, limit=None,
@@ -299,7 +301,7 @@ class Bench:
         )  # fmt: skip
         self.converge = ConvergeHandler(
             queue=self.queues.main, loader=self.loader, registry=self.registry, store=self.store,
-            enablement=self.enablement, runner=runner, holding=self.holding,
+            enablement=self.enablement, runner=runner, crds=crds, holding=self.holding,
             config=self.config, progress=self.progress, metrics=self.metrics.modules,
         )  # fmt: skip
         synchronizations = Synchronizations(self.queues, self.monitors)
@@ -316,7 +318,7 @@ class Bench:
             global_hooks=GlobalHookHandler(
                 queues=self.queues, reactions=reactions, synchronizations=synchronizations, hooks=self.global_hooks,
             ),
-            registry=self.registry, runner=runner, holding=self.holding, config=self.config,
+            registry=self.registry, crds=crds, holding=self.holding, config=self.config,
             enablement=self.enablement,
         )  # fmt: skip
         self.config.load(await self.config_map.read())
