@@ -29,9 +29,10 @@ from addon_operator.helm.binary import find_helm
 from addon_operator.helm.client import HelmClient
 from addon_operator.hooks.transport_local import LocalTransport
 from addon_operator.kube.client import KubeClient
-from addon_operator.kube.election import LEASE, Election
+from addon_operator.kube.election import Election
 from addon_operator.kube.filters import Filters
 from addon_operator.kube.holder import Holder
+from addon_operator.kube.lease import LEASE
 from addon_operator.kube.transport import HttpTransport, RequestStat
 from addon_operator.logs import get_logger, streams
 from addon_operator.metrics.operator import Metrics

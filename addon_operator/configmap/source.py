@@ -7,16 +7,14 @@ composition root and by the effects of hooks. Source: contract.md 2.8, 5.2 (1 to
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Mapping
 
-from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
-from addon_operator.kube.client import KubeClient
+from addon_operator.kube.client import KubeClient, retry_on_conflict
 from addon_operator.kube.history import version_number
 from addon_operator.kube.informers.reflector import Reflector
-from addon_operator.kube.refs import CONFIG_MAPS, WatchEvent, metadata_of
+from addon_operator.kube.refs import CONFIG_MAPS, ObjectRef, WatchEvent, metadata_of
 from addon_operator.logs import get_logger
 
 log = get_logger("configmap")
@@ -26,9 +24,6 @@ ConfigData = Mapping[str, str]
 ABSENCE_COUNTS_AFTER_S = 3.0
 """How long a ConfigMap that was there must be away before it counts as missing: `kubectl replace --force` and others
 delete it a moment before they create it again, and each change of values may cost an upgrade."""
-
-_ATTEMPTS = 10
-_LONGEST_PAUSE_S = 0.2
 
 
 class ConfigMapSource:
@@ -58,8 +53,7 @@ class ConfigMapSource:
                 missing, so what must not be lost has to be noted by then.
         """
         self._client = client
-        self._collection = CONFIG_MAPS.path(namespace)
-        self._path = CONFIG_MAPS.path(namespace, name)
+        self._ref = ObjectRef(CONFIG_MAPS, namespace, name)
         self._namespace = namespace
         self._name = name
         self._where = f"ConfigMap {namespace}/{name}"
@@ -129,61 +123,45 @@ class ConfigMapSource:
             if (replacement := self._replacement) is not None:
                 await asyncio.wait({replacement})
             try:
-                return await self._save(mutate)
+                return await retry_on_conflict(lambda: self._save(mutate))
             finally:
                 # The caller of save goes on before the event loop does: it knows its own change by then.
                 asyncio.get_running_loop().call_soon(self._release)
 
     async def _save(self, mutate: Callable[[ConfigData], ConfigData]) -> ConfigData:
-        attempts = 0
-        while True:
+        current = await self._get()
+        while current is None and self._exists:
+            await self._await_return()
             current = await self._get()
-            if current is None and self._exists:
-                await self._await_return()
-                continue
-            old = {} if current is None else _data(current)
-            new = dict(mutate(old))
-            if new == old:
-                return old
-            if self._before_create is not None and (current is None or self._replaces(current)):
-                await self._before_create()
-            seen = self._reflector.seen
-            try:
-                stored = await self._write(current, new)
-            except KubeError as error:
-                attempts += 1
-                if error.status != 409 or attempts == _ATTEMPTS:
-                    raise
-                await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE_S))  # noqa: S311 -- parts two writers
-            else:
-                version = str(metadata_of(stored).get("resourceVersion") or "")
-                # Not the highest: a server that has gone back gives lower ones.
-                self._newest = version_number(version) or 0
-                self._reflector.wrote(version, after=seen)
-                self._exists = True
-                self._know(stored)
-                return new
+        old = {} if current is None else _data(current)
+        new = dict(mutate(old))
+        if new == old:
+            return old
+        if self._before_create is not None and (current is None or self._replaces(current)):
+            await self._before_create()
+        seen = self._reflector.seen
+        stored = await self._write(current, new)
+        version = str(metadata_of(stored).get("resourceVersion") or "")
+        # Not the highest: a server that has gone back gives lower ones.
+        self._newest = version_number(version) or 0
+        self._reflector.wrote(version, after=seen)
+        self._exists = True
+        self._know(stored)
+        return new
 
     async def _get(self) -> JsonObject | None:
-        try:
-            return _object(await self._client.request("GET", self._path))
-        except KubeError as error:
-            if error.not_found:
-                return None
-            raise
+        return await self._client.get(self._ref)
 
     async def _write(self, current: JsonObject | None, data: dict[str, str]) -> JsonObject:
-        body: JsonObject
         if current is None:
             metadata: JsonObject = {
                 "name": self._name,
                 "namespace": self._namespace,
                 "labels": {"heritage": "addon-operator"},
             }
-            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {**data}}
-            return _object(await self._client.request("POST", self._collection, body=jsondoc.dumps(body)))
-        body = {**current, "data": {**data}}
-        return _object(await self._client.request("PUT", self._path, body=jsondoc.dumps(body)))
+            body: JsonObject = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {**data}}
+            return await self._client.create(self._ref, body)
+        return await self._client.replace(self._ref, {**current, "data": {**data}})
 
     def _take(self, event: WatchEvent, config_map: JsonObject) -> None:
         version = version_number(metadata_of(config_map).get("resourceVersion"))
@@ -254,7 +232,7 @@ class ConfigMapSource:
             await asyncio.sleep(ABSENCE_COUNTS_AFTER_S)
             try:
                 return await self._get()
-            except (KubeError, ValueError) as error:
+            except KubeError as error:
                 message = "ConfigMap is gone or not, the API server does not say: its last state counts, asking again"
                 log.warning(message, scope=self._where, error=error)
 
@@ -295,8 +273,3 @@ class ConfigMapSource:
 def _data(config_map: JsonObject) -> dict[str, str]:
     data = config_map.get("data")
     return {key: str(value) for key, value in data.items()} if isinstance(data, dict) else {}
-
-
-def _object(data: bytes) -> JsonObject:
-    document = jsondoc.loads(data)
-    return document if isinstance(document, dict) else {}

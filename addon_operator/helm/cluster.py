@@ -13,7 +13,6 @@ import time
 from collections.abc import Collection
 from typing import Final, Self
 
-from addon_operator.errors import KubeError
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.discovery import Discovery
 from addon_operator.kube.refs import Resource
@@ -117,10 +116,5 @@ class Cluster:
                 self.version, self.apis = await asyncio.gather(self.client.server_version(), self.client.discover())
 
     def resource(self, kind: str, api_version: str) -> Resource | None:
-        """Finds the resource of a kind; None if nobody serves it, as far as known."""
-        try:
-            return self.apis.resource(kind, api_version)
-        except KubeError as error:
-            if error.status != 404:
-                raise
-            return None
+        """Returns the resource of a kind; None if nobody serves it, as far as known."""
+        return self.apis.find(kind, api_version)

@@ -285,10 +285,7 @@ class ReleaseStorage:
 
     async def _read(self, name: str, revision: int) -> tuple[JsonObject, JsonObject]:
         """Reads one record: its Secret, and the release document in it."""
-        ref = self._ref(name, revision)
-        secret = await self._client.get(ref)
-        if secret is None:
-            raise KubeError(f"Secret {ref.name}: not found", status=404, reason="NotFound")
+        secret = await self._client.get_existing(self._ref(name, revision))
         try:
             return secret, decode_release(secret)
         except HelmError as error:

@@ -139,18 +139,22 @@ class KubeClient:
     async def get(
         self, ref: ObjectRef, *, metadata_only: bool = False, timeout_s: float = TIMEOUT_S
     ) -> JsonObject | None:
-        """Returns an object; None if the API server says that it does not exist.
+        """Returns an object; None if the API server says that it does not exist, or does not serve its kind.
 
-        A 404 of something else is an error, as one of a proxy, of a server that is about to start, or of a kind that is
-        not served (`is_served` tells).
+        A 404 of something else, such as a proxy, is an error: 502 `BadGateway`.
         """
-        accept = METADATA_ONLY if metadata_only else _JSON
         try:
-            return await self._send("GET", ref.path, accept=accept, timeout_s=timeout_s)
+            return await self.get_existing(ref, metadata_only=metadata_only, timeout_s=timeout_s)
         except KubeError as error:
-            if error.not_found:
-                return None
-            raise
+            await self._check_absent(error, ref)
+            return None
+
+    async def get_existing(
+        self, ref: ObjectRef, *, metadata_only: bool = False, timeout_s: float = TIMEOUT_S
+    ) -> JsonObject:
+        """Returns an object; that it does not exist is an error, too (`KubeError.not_found`)."""
+        accept = METADATA_ONLY if metadata_only else _JSON
+        return await self._send("GET", ref.path, accept=accept, timeout_s=timeout_s)
 
     async def create(self, ref: ObjectRef, document: JsonObject, *, timeout_s: float = TIMEOUT_S) -> JsonObject:
         """Creates an object, or a subresource such as `eviction`; the name of a new object is that of the document."""
@@ -201,7 +205,8 @@ class KubeClient:
             resource_version: a conflict if the object was changed; empty for any.
 
         Returns:
-            None if there was none; the object if it goes on to exist until its finalizers are done; else a `Status`.
+            None if there was none, as `get`; the object if it goes on to exist until its finalizers are done; else a
+            `Status`.
         """
         wanted = {"uid": uid, "resourceVersion": resource_version}
         preconditions: JsonObject = {name: text for name, text in wanted.items() if text}
@@ -213,9 +218,8 @@ class KubeClient:
         try:
             return await self._send("DELETE", ref.path, body if options else None)
         except KubeError as error:
-            if error.not_found:
-                return None
-            raise
+            await self._check_absent(error, ref)
+            return None
 
     async def list(
         self,
@@ -268,13 +272,7 @@ class KubeClient:
 
     async def is_served(self, resource: Resource) -> bool:
         """Returns whether the API server serves a kind in this version, in two requests."""
-        try:
-            (await self.discover()).resource(resource.plural, resource.api_version)
-        except KubeError as error:
-            if error.reason != "NoSuchKind":
-                raise
-            return False
-        return True
+        return (await self.discover()).find(resource.plural, resource.api_version) is not None
 
     async def discover(self) -> discovery.Discovery:
         """Asks what the server serves, in two requests; an error as well if it is too old to say that in two."""
@@ -316,6 +314,16 @@ class KubeClient:
             KubeError: as `patiently`.
         """
         return await self.patiently(lambda: self.server_version(timeout_s=10))
+
+    async def _check_absent(self, error: KubeError, ref: ObjectRef) -> None:
+        """Raises the error unless it says that there is no such object; asks what is served if it says too little."""
+        if error.not_found:
+            return
+        if error.status != 404:
+            raise error
+        if await self.is_served(ref.resource):
+            message = f"{error}, though the API server serves the kind: a proxy in front of it may have said so"
+            raise KubeError(message, status=502, reason="BadGateway") from error
 
     async def _send(
         self,

@@ -17,13 +17,12 @@ from typing import Literal
 from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import InputError, KubeError
-from addon_operator.kube.client import KubeClient
-from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, metadata_of
+from addon_operator.kube.client import KubeClient, retry_on_conflict
+from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, ObjectRef, metadata_of
 
 DIGEST_ANNOTATION = "addon-operator.io/content-digest"
 
 _AT_ONCE = 8
-_CONFLICTS = 5
 _API_VERSION, _KIND = CUSTOM_RESOURCE_DEFINITIONS.api_version, CUSTOM_RESOURCE_DEFINITIONS.kind
 
 _Change = Literal["created", "updated", "unchanged"]
@@ -66,12 +65,16 @@ class _Definition:
         """Of what the file says and the labels."""
         return str(self.annotations[DIGEST_ANNOTATION])
 
+    @property
+    def ref(self) -> ObjectRef:
+        return ObjectRef(CUSTOM_RESOURCE_DEFINITIONS, "", self.name)
+
     def __str__(self) -> str:
         return f"{self.file}: CustomResourceDefinition {self.name}"
 
 
 def contents(documents: Iterable[tuple[str, JsonObject]]) -> dict[str, Source]:
-    """Answers which definitions documents hold, by name.
+    """Returns which definitions documents hold, by name.
 
     Args:
         documents: (file, document); empty documents are skipped.
@@ -114,9 +117,7 @@ async def install(
     outcomes = [task.result() for task in running]
     failed = [outcome for outcome in outcomes if isinstance(outcome, KubeError)]
     if failed:
-        first = failed[0]
-        text = "\n".join(str(error) for error in failed)
-        raise KubeError(text, status=first.status, reason=first.reason, retry_after_s=first.retry_after_s) from first
+        raise failed[0].with_message("\n".join(str(error) for error in failed)) from failed[0]
     done = list(zip(definitions, outcomes, strict=True))
     return CrdReport(
         created=tuple(sorted(definition.name for definition, change in done if change == "created")),
@@ -158,49 +159,25 @@ async def _guarded(
 ) -> _Change | KubeError:
     try:
         async with places, asyncio.timeout(timeout_s):
-            change, written = await _apply(client, definition)
+            change, written = await retry_on_conflict(lambda: _apply(client, definition))
             await _established(client, definition, written, timeout_s)
             return change
     except TimeoutError:
         return KubeError(f"{definition}: not established within {timeout_s:g} s", status=0, reason="Timeout")
     except KubeError as error:
-        text = f"{definition}: {error}"
-        return KubeError(text, status=error.status, reason=error.reason, retry_after_s=error.retry_after_s)
+        return error.with_message(f"{definition}: {error}")
 
 
 async def _apply(client: KubeClient, definition: _Definition) -> tuple[_Change, JsonObject]:
-    """Brings the definition up to date; answers what was needed and the object as it is now."""
-    conflicts = 0
-    while True:
-        try:
-            return await _apply_once(client, definition)
-        except KubeError as error:
-            conflicts += 1
-            if error.reason not in {"Conflict", "AlreadyExists"} or conflicts == _CONFLICTS:
-                raise
-
-
-async def _apply_once(client: KubeClient, definition: _Definition) -> tuple[_Change, JsonObject]:
-    path = CUSTOM_RESOURCE_DEFINITIONS.path(name=definition.name)
-    existing = await _get(client, path)
+    """Brings the definition up to date; returns what was needed and the object as it is now."""
+    existing = await client.get(definition.ref)
     if existing is None:
-        body = jsondoc.dumps(_desired(definition))
-        return "created", _object(await client.request("POST", CUSTOM_RESOURCE_DEFINITIONS.path(), body=body))
+        return "created", await client.create(definition.ref, _desired(definition))
     if "deletionTimestamp" in metadata_of(existing):
         raise KubeError("it is being deleted", status=409, reason="Terminating")
     if _digest_of(existing) == definition.digest:
         return "unchanged", existing
-    body = jsondoc.dumps(_merged(existing, definition))
-    return "updated", _object(await client.request("PUT", path, body=body))
-
-
-async def _get(client: KubeClient, path: str) -> JsonObject | None:
-    try:
-        return _object(await client.request("GET", path))
-    except KubeError as error:
-        if error.not_found:
-            return None
-        raise
+    return "updated", await client.replace(definition.ref, _merged(existing, definition))
 
 
 def _desired(definition: _Definition) -> JsonObject:
@@ -227,16 +204,10 @@ def _merged(existing: JsonObject, definition: _Definition) -> JsonObject:
 async def _established(client: KubeClient, definition: _Definition, written: JsonObject, timeout_s: float) -> None:
     if _is_established(written):
         return
-    query = {
-        "watch": "1",
-        "fieldSelector": f"metadata.name={definition.name}",
-        "resourceVersion": str(metadata_of(written).get("resourceVersion") or ""),
-        "timeoutSeconds": str(int(timeout_s) + 1),
-    }
-    lines = client.stream(CUSTOM_RESOURCE_DEFINITIONS.path(), query=query, idle_timeout_s=timeout_s)
-    async with contextlib.aclosing(lines):
-        async for line in lines:
-            event = _object(line)
+    version = str(metadata_of(written).get("resourceVersion") or "")
+    events = client.watch(definition.ref, resource_version=version, timeout_s=timeout_s)
+    async with contextlib.aclosing(events):
+        async for event in events:
             if event.get("type") in {"DELETED", "ERROR"}:
                 break
             if _is_established(_map(event.get("object"))):
@@ -270,7 +241,3 @@ def _kinds(crd: JsonObject) -> list[str]:
 
 def _map(value: JsonValue) -> JsonObject:
     return dict(value) if isinstance(value, dict) else {}
-
-
-def _object(data: bytes) -> JsonObject:
-    return _map(jsondoc.loads(data))

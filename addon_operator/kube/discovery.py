@@ -42,19 +42,26 @@ class Discovery:
             if resource not in known:
                 known.append(resource)
 
-    def resource(self, name: str, api_version: str | None = None) -> Resource:
-        """Finds a resource type by kind, plural, singular or short name, in any case of letters.
+    def find(self, name: str, api_version: str | None = None) -> Resource | None:
+        """Returns a resource type by kind, plural, singular or short name, case-insensitive; None if it is not served.
 
         Args:
             name: `Deployment`, `deployments`, `deploy`, ...
             api_version: `apps/v1`; None takes the server's preferred one, the core group first.
-
-        Raises:
-            KubeError: 404 `NoSuchKind`, naming both. Retryable, since a CRD can bring the kind.
         """
         for candidate in self._by_name.get(name.lower(), ()):
             if api_version is None or candidate.api_version == api_version:
                 return candidate
+        return None
+
+    def resource(self, name: str, api_version: str | None = None) -> Resource:
+        """Returns a resource type as `find` does.
+
+        Raises:
+            KubeError: 404 `NoSuchKind`, naming both: it is not served. A CRD can bring the kind later.
+        """
+        if (found := self.find(name, api_version)) is not None:
+            return found
         version = f" of {api_version}" if api_version else ""
         raise KubeError(f"the API server does not serve the kind {name}{version}", status=404, reason="NoSuchKind")
 

@@ -16,18 +16,16 @@ from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from typing import Final
 
-from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import AddonOperatorError, KubeError, LeaseLost
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.holder import Holder, title
-from addon_operator.kube.refs import Resource, metadata_of, permission
+from addon_operator.kube.lease import LEASE, Record, next_lease
+from addon_operator.kube.refs import LEASES, ObjectRef, permission
 from addon_operator.logs import get_logger
 
 _log = get_logger("election")
 
-LEASES: Final = Resource("coordination.k8s.io", "v1", "Lease", "leases", True)
-LEASE: Final = "addon-operator-leader-election"
 _RELEASED_WITHIN_S: Final = 5.0
 _UNGUARDED: Final = "no Lease: nothing keeps a second operator from working in this namespace at the same time"
 
@@ -51,66 +49,8 @@ class Timing:
     reminder_s: float = 60.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Record:
-    """What a Lease says.
-
-    Attributes:
-        holder: its `holderIdentity`; empty if nobody holds it.
-        duration_s: how long it lasts after each renewal.
-        acquired: when the holder took it, by the holder's clock, as it is written.
-        renewed: when the holder renewed it, likewise.
-        transitions: how often it has changed hands.
-        version: its `resourceVersion`.
-        metadata: all of it, to be written back.
-    """
-
-    holder: str
-    duration_s: float
-    acquired: str
-    renewed: str
-    transitions: int
-    version: str
-    metadata: JsonObject
-
-    @classmethod
-    def of(cls, document: JsonObject) -> Record:
-        """Reads a Lease; what is missing or of another type counts as empty."""
-        spec = document.get("spec")
-        fields = spec if isinstance(spec, dict) else {}
-        metadata = metadata_of(document)
-        return cls(
-            holder=str(fields.get("holderIdentity") or ""),
-            duration_s=float(_integer(fields.get("leaseDurationSeconds"))),
-            acquired=str(fields.get("acquireTime") or ""),
-            renewed=str(fields.get("renewTime") or ""),
-            transitions=_integer(fields.get("leaseTransitions")),
-            version=str(metadata.get("resourceVersion") or ""),
-            metadata=metadata,
-        )
-
-    def is_free(self, me: str, *, seen_for_s: float) -> bool:
-        """Returns whether it may be taken: nobody's, one's own, or not renewed for too long.
-
-        Args:
-            me: the identity of who asks.
-            seen_for_s: for how long it was seen unchanged.
-        """
-        return not self.holder or self.holder == me or seen_for_s >= self.duration_s
-
-    def same_term(self, other: Record | None) -> bool:
-        """Returns whether the holder has written nothing between the two."""
-        return other is not None and (self.holder, self.acquired, self.renewed, self.transitions) == (
-            other.holder, other.acquired, other.renewed, other.transitions,
-        )  # fmt: skip
-
-
 class _NoLeasesError(AddonOperatorError):
     """There are no Leases, or not in this namespace."""
-
-
-def _integer(value: object) -> int:
-    return value if isinstance(value, int) else 0
 
 
 class Election:
@@ -140,6 +80,7 @@ class Election:
         """
         self.held = False
         self._client, self._namespace, self._holder = client, namespace, holder
+        self._ref = ObjectRef(LEASES, namespace, LEASE)
         self._on_wait, self._timing = on_wait, timing
         self._me = str(holder.identity)
         self._record: Record | None = None
@@ -205,10 +146,9 @@ class Election:
         try:
             await self._write(record)
         except KubeError as error:
-            # Without a Status it may come from something between us and the API server.
-            if error.status == 405 or (
-                error.status == 404 and (error.reason == "NotFound" or not await self._is_served())
-            ):
+            # A 404 without a Status may come from something between us and the API server.
+            absent = error.not_found or (error.status == 404 and not await self._client.is_served(LEASES))
+            if error.status == 405 or absent:
                 raise _NoLeasesError(str(error)) from error
             raise
         return True
@@ -219,15 +159,6 @@ class Election:
         if dead := self._holder.knows_dead(record.holder):
             _log.info("the former holder of the Lease has ended", lease=self._name, holder=title(record.holder))
         return dead
-
-    async def _is_served(self) -> bool:
-        try:
-            (await self._client.discover()).resource(LEASES.kind, LEASES.api_version)
-        except KubeError as error:
-            if error.reason != "NoSuchKind":
-                raise
-            return False
-        return True
 
     async def _wait(self) -> None:
         """Waits until the Lease has changed, has run out, or it is time for the next look."""
@@ -249,14 +180,11 @@ class Election:
 
     async def _is_changed(self, version: str) -> bool:
         """Returns True after a change; False if the Lease cannot be watched."""
-        query = {"watch": "true", "fieldSelector": f"metadata.name={LEASE}", "resourceVersion": version}
-        path = LEASES.path(self._namespace)
         with contextlib.suppress(KubeError):
-            stream = self._client.stream(path, query=query, idle_timeout_s=2 * self._timing.retry_s)
-            async with contextlib.aclosing(stream) as lines:
-                async for line in lines:
-                    event = jsondoc.loads(line)
-                    return isinstance(event, dict) and event.get("type") != "ERROR"
+            watch = self._client.watch(self._ref, resource_version=version, timeout_s=2 * self._timing.retry_s)
+            async with contextlib.aclosing(watch) as events:
+                async for event in events:
+                    return event.get("type") != "ERROR"
         return False
 
     # --- hold
@@ -326,14 +254,11 @@ class Election:
 
     async def _look(self) -> None:
         """Reads the Lease, and notes since when it has been as it is."""
-        try:
-            data = await self._client.request("GET", self._path, timeout_s=self._timing.retry_s)
-        except KubeError as error:
-            if error.status != 404:
-                raise
+        lease = await self._client.get(self._ref, timeout_s=self._timing.retry_s)
+        if lease is None:
             self._record = None
-            return
-        self._note(data)
+        else:
+            self._note(lease)
 
     async def _write(self, record: Record | None, *, release: bool = False) -> None:
         """Creates or replaces the Lease, with this process as its holder.
@@ -343,38 +268,26 @@ class Election:
         """
         self._claimed = True
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-        mine = record is not None and record.holder == self._me
-        if not mine:
+        if record is None or record.holder != self._me:
             self._acquired = now
-        transitions = 0 if record is None else record.transitions + (not mine)
-        body: JsonObject = {
-            "apiVersion": LEASES.api_version,
-            "kind": LEASES.kind,
-            "metadata": {"name": LEASE, "namespace": self._namespace} if record is None else record.metadata,
-            "spec": {
-                "holderIdentity": "" if release else self._me,
-                # As client-go does: nobody has to wait for a Lease that was released.
-                "leaseDurationSeconds": 1 if release else math.ceil(self._timing.duration_s),
-                "acquireTime": now if release else self._acquired,
-                "renewTime": now,
-                "leaseTransitions": transitions,
-            },
-        }
-        method, path = ("POST", LEASES.path(self._namespace)) if record is None else ("PUT", self._path)
-        timeout_s = self._timing.retry_s
-        self._note(await self._client.request(method, path, body=jsondoc.dumps(body), timeout_s=timeout_s))
+        lease = next_lease(
+            record,
+            namespace=self._namespace,
+            me=self._me,
+            acquired=self._acquired,
+            now=now,
+            duration_s=self._timing.duration_s,
+            release=release,
+        )
+        write = self._client.create if record is None else self._client.replace
+        self._note(await write(self._ref, lease, timeout_s=self._timing.retry_s))
         self.held = not release
 
-    def _note(self, data: bytes) -> None:
-        document = jsondoc.loads(data)
-        record = Record.of(document if isinstance(document, dict) else {})
+    def _note(self, lease: JsonObject) -> None:
+        record = Record.of(lease)
         if not record.same_term(self._record):
             self._seen_at = _now()
         self._record = record
-
-    @property
-    def _path(self) -> str:
-        return LEASES.path(self._namespace, LEASE)
 
     @property
     def _name(self) -> str:

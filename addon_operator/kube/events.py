@@ -12,11 +12,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TypeAlias
 
-from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import AddonOperatorError
 from addon_operator.kube.client import KubeClient
-from addon_operator.kube.refs import ObjectKey
+from addon_operator.kube.refs import EVENTS, ObjectKey, ObjectRef
 from addon_operator.logs import get_logger
 
 _log = get_logger("kube")
@@ -55,10 +54,9 @@ class EventRecorder:
     async def _write(self, about: ObjectKey, reason: str, message: str) -> None:
         # What has no namespace of its own has its Events in this one, as everywhere in Kubernetes.
         namespace = about.namespace or "default"
-        path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
-        body = jsondoc.dumps(_warning(about, namespace, reason, message))
+        event = _warning(about, namespace, reason, message)
         try:
-            await self._client.request("POST", path, body=body, timeout_s=10.0)
+            await self._client.create(ObjectRef(EVENTS, namespace, ""), event, timeout_s=10.0)
         except AddonOperatorError as error:
             _log.warning("an Event could not be written", object=str(about), error=error)
 
@@ -66,8 +64,8 @@ class EventRecorder:
 def _warning(about: ObjectKey, namespace: str, reason: str, message: str) -> JsonObject:
     now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     return {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
+        "apiVersion": EVENTS.api_version,
+        "kind": EVENTS.kind,
         "metadata": {"name": f"{about.name}.{uuid.uuid4().hex[:16]}", "namespace": namespace},
         "regarding": {
             "apiVersion": about.api_version,

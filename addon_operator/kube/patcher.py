@@ -7,18 +7,18 @@ is, the hook engine when it is applied. Source: contract.md 2.6.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import itertools
-import random
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeAlias, assert_never
 
 from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
 from addon_operator.kube import jq
-from addon_operator.kube.client import KubeClient
+from addon_operator.kube.client import KubeClient, PatchType, Propagation, retry_on_conflict
 from addon_operator.kube.discovery import Discovery
 from addon_operator.kube.patch_ops import (
     Common,
@@ -30,48 +30,18 @@ from addon_operator.kube.patch_ops import (
     MergePatch,
     ObjectOperation,
 )
-from addon_operator.kube.refs import ObjectKey, Resource, metadata_of, permission
+from addon_operator.kube.refs import ObjectKey, ObjectRef, metadata_of, permission
 from addon_operator.retry import RetryPolicy
 
-_CONTENTION = RetryPolicy(0.02, 1.0)
-_MOST_ATTEMPTS = 10
 _POLL = RetryPolicy(0.02, 1.0)
-_RBAC_VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-_PROPAGATION: dict[DeleteVerb, str] = {
+_PROPAGATION: dict[DeleteVerb, Propagation] = {
     "Delete": "Foreground",
     "DeleteInBackground": "Background",
     "DeleteNonCascading": "Orphan",
 }
-_METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-_MERGE_PATCH = "application/merge-patch+json"
-_JSON_PATCH = "application/json-patch+json"
 _REFUSED_BY_RBAC = re.compile(r' is forbidden: User "[^"]*" cannot ')
 
 _Failure: TypeAlias = tuple[ObjectOperation, KubeError]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Place:
-    """Where an object is on the server; an empty name means the collection."""
-
-    resource: Resource
-    namespace: str
-    name: str
-    subresource: str | None = None
-
-    @property
-    def path(self) -> str:
-        return self.resource.path(self.namespace, self.name, self.subresource)
-
-    @property
-    def key(self) -> ObjectKey:
-        namespace = self.namespace if self.resource.namespaced else ""
-        return ObjectKey(self.resource.api_version, self.resource.kind, namespace, self.name)
-
-    def permission(self, method: str) -> str:
-        """Says what RBAC must allow for a request here."""
-        verb = _RBAC_VERBS[method]
-        return permission(verb, self.resource, namespace=self.namespace, subresource=self.subresource)
 
 
 class ObjectPatcher:
@@ -119,57 +89,62 @@ class ObjectPatcher:
         failures = _misplaced(operations, kinds)
         for operation in () if failures else operations:
             try:
-                await self._apply(operation, await kinds.place_now(operation.common))
+                await self._apply(operation, await kinds.locate_now(operation.common))
             except KubeError as error:
                 failures.append((operation, error))
         if failures:
             raise _joined(failures) from failures[0][1]
 
-    async def _apply(self, operation: ObjectOperation, place: _Place) -> None:
+    async def _apply(self, operation: ObjectOperation, ref: ObjectRef) -> None:
         match operation:
             case Create():
-                await self._create(operation, place)
+                await self._create(operation, ref)
             case Delete():
-                await self._delete(operation.verb, place)
+                await self._delete(operation.verb, ref)
             case MergePatch() | JsonPatch() | JqPatch():
                 try:
-                    await self._patch(operation, place)
+                    await self._patch(operation, ref)
                 except KubeError as error:
                     if not (error.not_found and operation.common.ignore_missing):
                         raise
             case _:
                 assert_never(operation)
 
-    async def _create(self, operation: Create, place: _Place) -> None:
+    async def _create(self, operation: Create, ref: ObjectRef) -> None:
         if operation.verb == "CreateOrUpdate":
-            await _contend(lambda: self._create_or_update(operation.object, place))
+            await retry_on_conflict(lambda: self._create_or_update(operation.object, ref))
             return
-        new = place if place.subresource else dataclasses.replace(place, name="")
         try:
-            await self._send("POST", new, operation.object)
+            with _naming_permission("create", ref):
+                await self._client.create(ref, operation.object)
         except KubeError as error:
             if operation.verb == "Create":
                 raise
-            if error.reason != "AlreadyExists" and (place.subresource or await self._existing(place, error) is None):
+            if error.reason != "AlreadyExists" and (ref.subresource or await self._existing(ref, error) is None):
                 raise
 
-    async def _create_or_update(self, document: JsonObject, place: _Place) -> bool:
-        """Tries once; answers False if somebody else changed the object in between."""
-        whole = dataclasses.replace(place, subresource=None)
+    async def _create_or_update(self, document: JsonObject, ref: ObjectRef) -> None:
+        """Tries once.
+
+        Raises:
+            KubeError: refused, or a conflict: somebody else created, changed or deleted the object in between.
+        """
+        whole = dataclasses.replace(ref, subresource="")
         try:
-            live = await self._send("POST", dataclasses.replace(whole, name=""), document)
+            with _naming_permission("create", whole):
+                live = await self._client.create(whole, document)
         except KubeError as error:
             existing = await self._existing(whole, error)
             if existing is None:
-                if error.reason == "AlreadyExists":
-                    return False
                 raise
-            return await self._update(document, existing, place)
-        # The server drops the status of a new object: that takes a second request.
-        return not place.subresource or await self._update(document, live, place)
+            await self._update(document, existing, ref)
+        else:
+            # The server drops the status of a new object: that takes a second request.
+            if ref.subresource:
+                await self._update(document, live, ref)
 
-    async def _existing(self, place: _Place, refusal: KubeError) -> JsonObject | None:
-        """Answers the metadata of the object that is in the way of a new one; None if there is none.
+    async def _existing(self, ref: ObjectRef, refusal: KubeError) -> JsonObject | None:
+        """Returns the metadata of the object that is in the way of a new one; None if there is none.
 
         Quotas and webhooks for new objects are asked before the server looks whether the object is there, so a 403 may
         hide that it is.
@@ -177,39 +152,44 @@ class ObjectPatcher:
         if refusal.reason != "AlreadyExists" and refusal.status != 403:
             return None
         try:
-            return await self._send("GET", dataclasses.replace(place, subresource=None), accept=_METADATA_ONLY)
-        except KubeError as error:
-            if error.status == 404 or refusal.status == 403:
+            with _naming_permission("get", ref):
+                return await self._client.get(ref, metadata_only=True)
+        except KubeError:
+            if refusal.status == 403:
                 return None
             raise
 
-    async def _update(self, document: JsonObject, live: JsonObject, place: _Place) -> bool:
-        """Replaces the object unless it is another one than `live` by now; answers whether it did."""
+    async def _update(self, document: JsonObject, live: JsonObject, ref: ObjectRef) -> None:
+        """Replaces the object unless it is another one than `live` by now, which is a conflict."""
         version = metadata_of(live).get("resourceVersion")
         body = {**document, "metadata": {**metadata_of(document), "resourceVersion": version}}
         try:
-            await self._send("PUT", place, body)
+            with _naming_permission("update", ref):
+                await self._client.replace(ref, body)
         except KubeError as error:
-            if error.status != 409 and not (error.status == 404 and not place.subresource):
-                raise
-            return False
-        return True
+            if error.not_found and not ref.subresource:
+                raise KubeError(str(error), status=409, reason="Conflict") from error
+            raise
 
-    async def _patch(self, operation: MergePatch | JsonPatch | JqPatch, place: _Place) -> None:
+    async def _patch(self, operation: MergePatch | JsonPatch | JqPatch, ref: ObjectRef) -> None:
         match operation:
             case MergePatch():
-                await self._send("PATCH", place, operation.patch, content_type=_MERGE_PATCH)
+                with _naming_permission("patch", ref):
+                    await self._client.patch(ref, operation.patch)
             case JsonPatch():
-                await self._send("PATCH", place, operation.patch, content_type=_JSON_PATCH)
+                with _naming_permission("patch", ref):
+                    await self._client.patch(ref, operation.patch, PatchType.JSON)
             case JqPatch():
-                await _contend(lambda: self._transform(operation.program.source, place))
+                await retry_on_conflict(lambda: self._transform(operation.program.source, ref))
 
-    async def _transform(self, program: str, place: _Place) -> bool:
-        """Tries once; answers False if somebody else changed the object in between."""
-        live = await self._send("GET", place)
+    async def _transform(self, program: str, ref: ObjectRef) -> None:
+        """Tries once; a conflict if somebody else changed the object in between."""
+        with _naming_permission("get", ref):
+            live = await self._client.get_existing(ref)
         wanted = self._run(program, live)
         # Python takes 1 for equal to true, and to 1.0.
-        return jsondoc.digest(wanted) == jsondoc.digest(live) or await self._update(wanted, live, place)
+        if jsondoc.digest(wanted) != jsondoc.digest(live):
+            await self._update(wanted, live, ref)
 
     def _run(self, program: str, live: JsonObject) -> JsonObject:
         try:
@@ -224,59 +204,32 @@ class ObjectPatcher:
             raise KubeError("jqFilter: must make exactly one object of the live one", status=0, reason="JqFailed")
         return results[0]
 
-    async def _delete(self, verb: DeleteVerb, place: _Place) -> None:
-        if not place.subresource:
-            self._on_delete(place.key)
-        options: JsonObject = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": _PROPAGATION[verb]}
+    async def _delete(self, verb: DeleteVerb, ref: ObjectRef) -> None:
+        if not ref.subresource:
+            self._on_delete(ref.key)
         try:
-            answer = await self._send("DELETE", place, options)
+            with _naming_permission("delete", ref):
+                answer = await self._client.delete(ref, propagation=_PROPAGATION[verb])
         except KubeError as error:
-            if error.not_found:
-                return
             # Without an answer nobody knows.
-            if error.status and not place.subresource:
-                self._on_delete_refused(place.key)
+            if error.status and not ref.subresource:
+                self._on_delete_refused(ref.key)
             raise
         # A Status means that the object is gone already; else the answer is the object.
-        if verb == "Delete" and answer.get("kind") != "Status":
-            await self._wait_gone(place, metadata_of(answer).get("uid"))
+        if answer is not None and verb == "Delete" and answer.get("kind") != "Status":
+            await self._wait_gone(ref, metadata_of(answer).get("uid"))
 
-    async def _wait_gone(self, place: _Place, uid: jsondoc.JsonValue) -> None:
+    async def _wait_gone(self, ref: ObjectRef, uid: jsondoc.JsonValue) -> None:
         clock = asyncio.get_running_loop().time
         deadline = clock() + self._delete_timeout_s
         for looks in itertools.count(1):
-            try:
-                live = metadata_of(await self._send("GET", place, accept=_METADATA_ONLY))
-            except KubeError as error:
-                if error.not_found:
-                    return
-                raise
-            if live.get("uid") != uid:
+            with _naming_permission("get", ref):
+                live = await self._client.get(ref, metadata_only=True)
+            if live is None or metadata_of(live).get("uid") != uid:
                 return
             if clock() >= deadline:
-                raise _still_there(self._delete_timeout_s, live)
+                raise _still_there(self._delete_timeout_s, metadata_of(live))
             await asyncio.sleep(min(_POLL.delay_s(looks), max(deadline - clock(), 0.0)))
-
-    async def _send(
-        self,
-        method: str,
-        place: _Place,
-        body: jsondoc.JsonValue = None,
-        *,
-        content_type: str = "application/json",
-        accept: str = "application/json",
-    ) -> JsonObject:
-        data = None if body is None else jsondoc.dumps(body)
-        try:
-            answer = await self._client.request(method, place.path, body=data, content_type=content_type, accept=accept)
-        except KubeError as error:
-            if _is_refused_by_rbac(error):
-                message = f"{error} (missing permission: {place.permission(method)})"
-                raise KubeError(message, status=403, reason=error.reason) from error
-            raise
-        document = jsondoc.loads(answer)
-        assert isinstance(document, dict)
-        return document
 
 
 class _Kinds:
@@ -286,8 +239,8 @@ class _Kinds:
         self._known = known
         self._ask = ask
 
-    def place(self, common: Common) -> _Place:
-        """Answers which object the hook means.
+    def locate(self, common: Common) -> ObjectRef:
+        """Returns which object the hook means.
 
         Raises:
             KubeError: the server did not serve its kind when it was asked last, or the namespace is missing.
@@ -296,21 +249,21 @@ class _Kinds:
         resource = self._known.resource(target.kind, target.api_version)
         if resource.namespaced and not target.namespace:
             raise KubeError(f"namespace: is required, {resource.kind} is namespaced", status=0, reason="NoNamespace")
-        return _Place(resource, target.namespace or "", target.name, common.subresource)
+        return ObjectRef(resource, target.namespace or "", target.name, common.subresource or "")
 
-    async def place_now(self, common: Common) -> _Place:
-        """Answers as `place`, but an operation before this one may have brought the kind.
+    async def locate_now(self, common: Common) -> ObjectRef:
+        """Returns as `locate`, but an operation before this one may have brought the kind.
 
         Raises:
-            KubeError: as `place`, or the server could not be asked.
+            KubeError: as `locate`, or the server could not be asked.
         """
         try:
-            return self.place(common)
+            return self.locate(common)
         except KubeError as error:
             if error.reason != "NoSuchKind":
                 raise
         self._known = await self._ask()
-        return self.place(common)
+        return self.locate(common)
 
 
 def _misplaced(operations: Sequence[ObjectOperation], kinds: _Kinds) -> list[_Failure]:
@@ -319,7 +272,7 @@ def _misplaced(operations: Sequence[ObjectOperation], kinds: _Kinds) -> list[_Fa
     kinds_may_come = False
     for operation in operations:
         try:
-            resource = kinds.place(operation.common).resource
+            resource = kinds.locate(operation.common).resource
         except KubeError as error:
             if not (kinds_may_come and error.reason == "NoSuchKind"):
                 failures.append((operation, error))
@@ -330,15 +283,16 @@ def _misplaced(operations: Sequence[ObjectOperation], kinds: _Kinds) -> list[_Fa
     return failures
 
 
-async def _contend(attempt: Callable[[], Awaitable[bool]]) -> None:
-    """Repeats an attempt that answers False when somebody else was faster."""
-    for failures in range(1, _MOST_ATTEMPTS):
-        if await attempt():
-            return
-        await asyncio.sleep(_CONTENTION.delay_s(failures) * random.uniform(0.5, 1.5))  # noqa: S311 -- jitter
-    if not await attempt():
-        message = f"somebody else changed the object {_MOST_ATTEMPTS} times in between"
-        raise KubeError(message, status=409, reason="Conflict")
+@contextlib.contextmanager
+def _naming_permission(verb: str, ref: ObjectRef) -> Iterator[None]:
+    """Adds to a refusal by RBAC which permission is missing."""
+    try:
+        yield
+    except KubeError as error:
+        if not _is_refused_by_rbac(error):
+            raise
+        needed = permission(verb, ref.resource, namespace=ref.namespace, subresource=ref.subresource)
+        raise error.with_message(f"{error} (missing permission: {needed})") from error
 
 
 def _still_there(waited_s: float, metadata: JsonObject) -> KubeError:
@@ -354,6 +308,8 @@ def _is_refused_by_rbac(error: KubeError) -> bool:
 
 
 def _joined(failures: Sequence[_Failure]) -> KubeError:
-    lines = [f"operation {one.common.index}: {one.verb} {one.common.target}: {error}" for one, error in failures]
-    first = failures[0][1]
-    return KubeError("\n".join(lines), status=first.status, reason=first.reason, retry_after_s=first.retry_after_s)
+    lines = [
+        f"operation {operation.common.index}: {operation.verb} {operation.common.target}: {error}"
+        for operation, error in failures
+    ]
+    return failures[0][1].with_message("\n".join(lines))

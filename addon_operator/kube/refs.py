@@ -128,6 +128,8 @@ class ObjectRef:
 
 CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", True)
 SECRETS = Resource("", "v1", "Secret", "secrets", True)
+EVENTS = Resource("events.k8s.io", "v1", "Event", "events", True)
+LEASES = Resource("coordination.k8s.io", "v1", "Lease", "leases", True)
 CUSTOM_RESOURCE_DEFINITIONS = Resource(
     "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False
 )

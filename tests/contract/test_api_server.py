@@ -17,6 +17,7 @@ from addon_operator.kube.client import METADATA_ONLY, PatchType, retry_on_confli
 from addon_operator.kube.refs import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
+    LEASES,
     SECRETS,
     ObjectRef,
     Resource,
@@ -25,7 +26,6 @@ from addon_operator.kube.refs import (
 from tests.contract.conftest import Site
 from tests.fakes.api_server import FakeApiServer
 
-LEASES: Final = Resource("coordination.k8s.io", "v1", "Lease", "leases", True)
 THINGS: Final = Resource("contract.example.com", "v1", "Thing", "things", True)
 
 
@@ -76,13 +76,14 @@ async def test_object_that_does_not_exist_is_none(site: Site) -> None:
     assert await site.client.delete(ref(site, "absent")) is None
 
 
-async def test_kind_that_is_not_served_is_an_error(site: Site) -> None:
+async def test_kind_that_is_not_served(site: Site) -> None:
     absent = Resource("absent.example.com", "v1", "Absent", "absents", True)
-    for attempt in (site.client.get, site.client.delete):
-        with pytest.raises(KubeError) as caught:
-            await attempt(ref(site, "x", absent))
-        assert caught.value.status == 404
-        assert not caught.value.not_found
+    assert await site.client.get(ref(site, "x", absent)) is None
+    assert await site.client.delete(ref(site, "x", absent)) is None
+    with pytest.raises(KubeError) as caught:
+        await create(site, "x", absent)
+    assert caught.value.status == 404
+    assert not caught.value.not_found
     assert not await site.client.is_served(absent)
     assert await site.client.is_served(LEASES)
     assert not await site.client.is_served(Resource("coordination.k8s.io", "v0", "Lease", "leases", True))
@@ -450,9 +451,7 @@ async def test_definition_serves_its_kind(site: Site) -> None:
     async with asyncio.timeout(30):
         while await site.client.is_served(THINGS):
             await asyncio.sleep(0.1)
-    with pytest.raises(KubeError) as caught:
-        await site.client.get(ref(site, "t", THINGS))
-    assert not caught.value.not_found
+    assert await site.client.get(ref(site, "t", THINGS)) is None
 
 
 async def test_version_and_discovery(site: Site) -> None:

@@ -58,6 +58,7 @@ class FakeApiServer:
         objects: what it serves; the state is changed by `put` and `remove`, or through a client.
         asked: method and path of each request, in order; `WATCH` for streams.
         latency_s: how long each request takes.
+        watch_delay_s: how much later a watch shows each event.
         fault: asked before each request (method and path); an error that it returns is raised.
     """
 
@@ -67,6 +68,7 @@ class FakeApiServer:
         self.objects = ApiObjects()
         self.asked: list[tuple[str, str]] = []
         self.latency_s = latency_s
+        self.watch_delay_s = 0.0
         self.fault: Callable[[str, str], KubeError | None] = lambda _method, _path: None
         self._is_away, self._outages = False, 0
         self._pages: dict[str, list[JsonObject]] = {}
@@ -170,6 +172,8 @@ class FakeApiServer:
         try:
             async with contextlib.aclosing(found):
                 async for kind, item in found:
+                    if self.watch_delay_s:
+                        await asyncio.sleep(self.watch_delay_s)
                     yield jsondoc.dumps({"type": kind, "object": _shortened(item) if short else item})
         except TimeoutError:
             raise self._unanswered("GET", path, "Timeout") from None

@@ -131,15 +131,7 @@ class KindWatcher:
             KubeError: it cannot be told; 502 if something else than the API of its kind has answered 404.
         """
         ref = ObjectRef(resource, key.namespace, key.name)
-        try:
-            return await self._client.get(ref, metadata_only=True) is not None
-        except KubeError as error:
-            if error.status != 404:
-                raise
-            if await self._client.is_served(resource):
-                message = f"{error}, though the API server serves the kind: a proxy in front of it may have said so"
-                raise KubeError(message, status=502, reason="BadGateway") from error
-            return False
+        return await self._client.get(ref, metadata_only=True) is not None
 
     def _make_watch(self, kind: GroupVersionKind, resource: Resource) -> _Watch:
         def receive(event: WatchEvent, document: JsonObject) -> None:

@@ -3,80 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import cast
+from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 
 from addon_operator.configmap.source import ABSENCE_COUNTS_AFTER_S, ConfigMapSource
-from addon_operator.documents import jsondoc
-from addon_operator.documents.jsondoc import JsonObject
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import KubeError
 from addon_operator.kube.client import KubeClient
-from addon_operator.kube.history import History
-from addon_operator.kube.reachability import Reachability
+from addon_operator.kube.refs import CONFIG_MAPS
 from tests.fakes import clock
+from tests.fakes.api_server import FakeApiServer
 
 Heard = list[tuple[float, Mapping[str, str] | None]]
 
 
 class Server:
-    """Holds one ConfigMap and stands in for the client as well; watches are told `delay_s` later."""
+    """An API server in memory with one ConfigMap, and a client of it.
+
+    Attributes:
+        trouble: what the next reads and writes of it get.
+    """
 
     def __init__(self) -> None:
-        self.history, self.reachability = History(), Reachability()
-        self.data: dict[str, str] | None = None
-        self.delay_s = 0.0
-        self.uid = "u"
+        self.api = FakeApiServer(namespaces=["ns"])
+        self.api.fault = lambda method, path: self.trouble if method != "WATCH" and path.endswith("/c") else None
+        self.client = KubeClient(self.api)
         self.trouble: KubeError | None = None
-        self._version = 10
-        self._log: list[tuple[int, bytes]] = []
-        self._more = asyncio.Event()
 
-    def put(self, **data: str) -> JsonObject:
-        return self._change("ADDED" if self.data is None else "MODIFIED", data)
+    def put(self, **data: str) -> None:
+        metadata: JsonObject = {"name": "c", "namespace": "ns"}
+        self.api.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {**data}})
 
     def delete(self) -> None:
-        self._change("DELETED", None)
+        self.api.remove(CONFIG_MAPS, "ns", "c")
 
-    def _change(self, kind: str, data: dict[str, str] | None) -> JsonObject:
-        shown = self.data if data is None else data
-        self.data, self._version = data, self._version + 1
-        item = self._object(shown or {})
-        self._log.append((self._version, jsondoc.dumps({"type": kind, "object": item})))
-        self._more.set()
-        return item
-
-    def _object(self, data: Mapping[str, str]) -> JsonObject:
-        return {
-            "metadata": {"name": "c", "namespace": "ns", "uid": self.uid, "resourceVersion": str(self._version)},
-            "data": {**data},
-        }
-
-    async def request(self, method: str, path: str, *, body: bytes = b"", **_: object) -> bytes:
-        await asyncio.sleep(0)
-        if method in {"POST", "PUT"}:
-            return jsondoc.dumps(self.put(**cast("dict[str, str]", jsondoc.lookup(jsondoc.loads(body), "/data"))))
-        if not path.endswith("/c"):
-            items = [] if self.data is None else [self._object(self.data)]
-            return jsondoc.dumps({"metadata": {"resourceVersion": str(self._version)}, "items": [*items]})
-        if self.trouble is not None:
-            raise self.trouble
-        if self.data is None:
-            raise KubeError("GET: not found", status=404, reason="NotFound")
-        return jsondoc.dumps(self._object(self.data))
-
-    async def stream(self, _path: str, *, query: Mapping[str, str], **_: object) -> AsyncIterator[bytes]:
-        if "sendInitialEvents" in query:
-            raise KubeError("lists are not streamed here", status=422, reason="Invalid")
-        seen = int(query["resourceVersion"])
-        while True:
-            self._more.clear()
-            for version, line in [entry for entry in self._log if entry[0] > seen]:
-                await asyncio.sleep(self.delay_s)
-                seen = version
-                yield line
-            await self._more.wait()
+    @property
+    def data(self) -> JsonValue:
+        found = self.api.find(CONFIG_MAPS, "ns", "c")
+        return None if found is None else found["data"]
 
 
 def play(steps: Callable[[Server, ConfigMapSource], Awaitable[None]], *, missing: bool = False) -> Heard:
@@ -85,9 +50,7 @@ def play(steps: Callable[[Server, ConfigMapSource], Awaitable[None]], *, missing
 
     async def main() -> None:
         server, loop = Server(), asyncio.get_running_loop()
-        source = ConfigMapSource(
-            cast("KubeClient", server), "ns", "c", on_change=lambda data: heard.append((loop.time(), data))
-        )
+        source = ConfigMapSource(server.client, "ns", "c", on_change=lambda data: heard.append((loop.time(), data)))
         if not missing:
             server.put(a="1")
         running = asyncio.create_task(source.run(), name="source")
@@ -120,7 +83,7 @@ def test_only_the_api_server_itself_can_say_that_it_is_missing() -> None:
 
 
 def test_what_must_not_be_lost_is_noted_before_a_missing_one_is_created() -> None:
-    noted: list[dict[str, str] | None] = []
+    noted: list[JsonValue] = []
 
     async def main() -> None:
         server = Server()
@@ -128,9 +91,7 @@ def test_what_must_not_be_lost_is_noted_before_a_missing_one_is_created() -> Non
         async def note() -> None:
             noted.append(server.data)
 
-        source = ConfigMapSource(
-            cast("KubeClient", server), "ns", "c", on_change=lambda _data: None, before_create=note
-        )
+        source = ConfigMapSource(server.client, "ns", "c", on_change=lambda _data: None, before_create=note)
         await source.save(lambda data: {**data, "a": "1"})
         await source.save(lambda data: {**data, "b": "2"})
         assert server.data == {"a": "1", "b": "2"}
@@ -164,12 +125,11 @@ def test_what_must_not_be_lost_is_noted_before_another_one_in_its_place_counts(
                 raise troubles.pop()
             told.append("noted")
 
-        source = ConfigMapSource(cast("KubeClient", server), "ns", "c", on_change=told.append, before_create=note)
+        source = ConfigMapSource(server.client, "ns", "c", on_change=told.append, before_create=note)
         server.put(aEnabled="true", b="1")
         running = asyncio.create_task(source.run(), name="source")
         await asyncio.sleep(1)
         server.delete()
-        server.uid = "another"
         server.put(**new)
         if by == "a hook":
             told.append(await source.save(lambda data: {**data, "c": "3"}))
@@ -216,9 +176,7 @@ def test_one_that_was_read_at_the_start_and_is_gone_when_the_watch_begins() -> N
 
     async def main() -> None:
         server, loop = Server(), asyncio.get_running_loop()
-        source = ConfigMapSource(
-            cast("KubeClient", server), "ns", "c", on_change=lambda data: heard.append((loop.time(), data))
-        )
+        source = ConfigMapSource(server.client, "ns", "c", on_change=lambda data: heard.append((loop.time(), data)))
         server.put(a="1")
         assert await source.read() == {"a": "1"}
         server.delete()
@@ -237,7 +195,7 @@ def test_one_that_is_back_before_the_watch_tells_was_never_away() -> None:
     async def steps(server: Server, _source: ConfigMapSource) -> None:
         server.delete()
         await asyncio.sleep(1)
-        server.delay_s = 10
+        server.api.watch_delay_s = 10
         server.put(a="2")
         server.delete()
         server.put(a="3")
@@ -261,7 +219,7 @@ def test_absence_does_not_count_while_the_server_cannot_say(status: int) -> None
 def test_absence_that_is_not_over_leaves_no_task_behind() -> None:
     async def main() -> set[str]:
         server = Server()
-        source = ConfigMapSource(cast("KubeClient", server), "ns", "c", on_change=lambda _: None)
+        source = ConfigMapSource(server.client, "ns", "c", on_change=lambda _: None)
         server.put(a="1")
         running = asyncio.create_task(source.run(), name="source")
         await asyncio.sleep(1)
@@ -276,7 +234,7 @@ def test_absence_that_is_not_over_leaves_no_task_behind() -> None:
 
 def test_a_save_that_changes_nothing_does_not_make_an_absence_count() -> None:
     async def steps(server: Server, source: ConfigMapSource) -> None:
-        server.delay_s = 10
+        server.api.watch_delay_s = 10
         server.delete()
         saving = asyncio.create_task(source.save(lambda data: data), name="save")
         await asyncio.sleep(1)
@@ -291,7 +249,7 @@ def test_a_save_waits_for_one_that_comes_back(delay_s: float) -> None:
     saved: list[Mapping[str, str]] = []
 
     async def steps(server: Server, source: ConfigMapSource) -> None:
-        server.delay_s = delay_s
+        server.api.watch_delay_s = delay_s
         server.delete()
         saving = asyncio.create_task(source.save(lambda data: {**data, "b": "2"}), name="save")
         await asyncio.sleep(1)
@@ -310,7 +268,7 @@ def test_a_save_makes_one_anew_that_stays_away(delay_s: float) -> None:
     saved: list[tuple[float, Mapping[str, str]]] = []
 
     async def steps(server: Server, source: ConfigMapSource) -> None:
-        server.delay_s = delay_s
+        server.api.watch_delay_s = delay_s
         server.delete()
         made = await source.save(lambda data: {**data, "b": "2"})
         saved.append((asyncio.get_running_loop().time(), made))

@@ -198,7 +198,9 @@ DISCOVERY = [gives({"kind": "APIGroupDiscoveryList", "items": []})] * 2
             id="no permission",
         ),
         pytest.param(([refuses(404, "NotFound"), FORBIDDEN], "the Role needs"), id="no permission to create"),
-        pytest.param(([gives({}, status=404), gives({}, status=404), *DISCOVERY], "404 Not Found"), id="not served"),
+        pytest.param(
+            ([gives({}, status=404), *DISCOVERY, gives({}, status=404), *DISCOVERY], "404 Not Found"), id="not served"
+        ),
         pytest.param(([refuses(404, "NotFound")] * 2, "404 NotFound"), id="no namespace"),
     ],
 )

@@ -1,12 +1,12 @@
-"""When a Lease may be taken."""
+"""When a Lease may be taken, and what its holder writes."""
 
 from __future__ import annotations
 
 import pytest
 
 from addon_operator.documents.jsondoc import JsonObject
-from addon_operator.kube.election import Record
 from addon_operator.kube.holder import Identity, title
+from addon_operator.kube.lease import Record, next_lease
 
 
 def lease(**spec: str | int | None) -> JsonObject:
@@ -58,3 +58,26 @@ def test_what_counts_as_a_sign_of_the_holder() -> None:
 )
 def test_holders_are_named_for_people(text: str, shown: str) -> None:
     assert title(text) == shown
+
+
+def test_what_a_holder_writes() -> None:
+    def spec(record: Record | None, *, release: bool = False) -> JsonObject:
+        written = next_lease(
+            record, namespace="ns", me="me", acquired="then", now="now", duration_s=34.5, release=release
+        )
+        found = written["spec"]
+        assert isinstance(found, dict)
+        return found
+
+    taken: JsonObject = {
+        "holderIdentity": "me", "leaseDurationSeconds": 35, "acquireTime": "then", "renewTime": "now",
+        "leaseTransitions": 0,
+    }  # fmt: skip
+    assert spec(None) == taken
+    assert spec(Record.of(lease(holderIdentity="me", leaseTransitions=4))) == {**taken, "leaseTransitions": 4}
+    assert spec(Record.of(lease(holderIdentity="b", leaseTransitions=4))) == {**taken, "leaseTransitions": 5}
+    released = spec(Record.of(lease(holderIdentity="me", leaseTransitions=4)), release=True)
+    assert (released["holderIdentity"], released["leaseDurationSeconds"], released["acquireTime"]) == ("", 1, "now")
+    assert next_lease(
+        Record.of(lease(holderIdentity="me")), namespace="ns", me="me", acquired="", now="", duration_s=1
+    )["metadata"] == {"name": "x", "resourceVersion": "7"}  # fmt: skip
