@@ -4,7 +4,7 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && exit; done; echo python3)
 BIN := .venv/bin
 SETUP = @$(PYTHON) tools/setup.py
-# Most tests wait for something most of the time. Files stay whole, since their tests may share what is slow to start.
+# Most tests wait most of the time. A file stays with one worker, since its tests may share what is slow to start.
 WORKERS = --numprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
@@ -12,15 +12,15 @@ WORKERS = --numprocesses=4 --dist=loadfile --no-loadscope-reorder
 .PHONY: help run test test-robustness soak check format environment tools lock
 
 help:
-	@echo 'make run [ARGS=--once]   local control plane, operator and samples; Ctrl-C stops all of it'
-	@echo 'make test [ARGS=...]     checks and the whole test suite; ARGS go to pytest (-n0: one by one)'
-	@echo 'make test-robustness [SEED=n]   faults, kills and churn by seed, up to 25 minutes (docs/robustness.md)'
-	@echo 'make soak [MINUTES=30] [SEED=n]  churn; does memory grow? (docs/robustness.md)'
-	@echo 'make check               lint, format, types, imports'
-	@echo 'make format              put the code into its format'
-	@echo 'make environment         fill .venv/'
-	@echo 'make tools               build what is missing in tools/bin/'
-	@echo 'make lock                take newer packages into requirements*.txt (needs uv)'
+	@echo 'make run [ARGS=--once]   run a local control plane, the operator and the samples; Ctrl-C stops all of them'
+	@echo 'make test [ARGS=...]     run the checks and the whole test suite; ARGS are passed to pytest (-n0: no workers)'
+	@echo 'make test-robustness [SEED=n]   run faults, kills and churn by seed, up to 25 minutes (docs/robustness.md)'
+	@echo 'make soak [MINUTES=30] [SEED=n]  run churn and check that memory does not grow (docs/robustness.md)'
+	@echo 'make check               run the checks: lint, format, types, imports'
+	@echo 'make format              format the code'
+	@echo 'make environment         install the Python packages into .venv/'
+	@echo 'make tools               build the programs that are missing in tools/bin/'
+	@echo 'make lock                upgrade the packages in requirements*.txt (needs uv)'
 
 run:
 	$(SETUP) needs environment programs

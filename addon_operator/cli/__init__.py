@@ -1,4 +1,4 @@
-"""The command line: `addon-operator [start]` runs the operator, the other commands look into a running one.
+"""The command line: `addon-operator [start]` runs the operator, the other commands inspect a running one.
 
 Each command lives in a file of its own and is imported only when it is called, so that the debug commands start fast.
 """
@@ -15,24 +15,24 @@ from addon_operator import __version__
 
 _COMMANDS = {
     "start": ("addon_operator.cli.start", "start", "Run the operator (the default command)."),
-    "module": ("addon_operator.cli.module", "module", "Look at modules: list, explain, values, patches."),
-    "global": ("addon_operator.cli.global_", "global_", "Look at global hooks and values."),
-    "queue": ("addon_operator.cli.queue", "queue", "Look at the task queues."),
-    "config": ("addon_operator.cli.config", "config", "Look at and change settings of a running operator."),
+    "module": ("addon_operator.cli.module", "module", "Inspect modules: list, explain, values, patches."),
+    "global": ("addon_operator.cli.global_", "global_", "Inspect global hooks and values."),
+    "queue": ("addon_operator.cli.queue", "queue", "Inspect the task queues."),
+    "config": ("addon_operator.cli.config", "config", "Show and change settings of a running operator."),
     "confirm-removals": (
         "addon_operator.cli.removals",
         "confirm_removals",
-        "Uninstall modules that are held after all.",
+        "Confirm the removal of held modules.",
     ),
-    "raw": ("addon_operator.cli.raw", "raw", "Ask any path of the debug socket."),
-    "dev": ("addon_operator.cli.dev", "dev", "A local control plane for trying modules out."),
-    "shell-lib": ("addon_operator.cli.shell_lib", "shell_lib", "Show where the library for bash hooks is."),
+    "raw": ("addon_operator.cli.raw", "raw", "Print any page of the debug socket."),
+    "dev": ("addon_operator.cli.dev", "dev", "Run a local control plane to try modules out."),
+    "shell-lib": ("addon_operator.cli.shell_lib", "shell_lib", "Print the path of the library for bash hooks."),
     "version": ("addon_operator.cli", "version", "Show the version."),
 }
 
 
 class _Commands(click.Group):
-    """Finds commands in `_COMMANDS`; arguments that begin with an option are those of `start`."""
+    """Imports commands from `_COMMANDS`; arguments that begin with an option are those of `start`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's interface
         return list(_COMMANDS)
@@ -57,11 +57,11 @@ class _Commands(click.Group):
 @click.group(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="`addon-operator COMMAND --help` explains a command. Flags win over environment variables.",
+    epilog="`addon-operator COMMAND --help` explains a command. Flags take precedence over environment variables.",
 )
 @click.version_option(__version__, prog_name="addon-operator")
 def cli() -> None:
-    """Brings Helm releases to a Kubernetes cluster as modules whose values are computed by hooks."""
+    """Installs modules into a Kubernetes cluster: Helm releases whose values are computed by hooks."""
 
 
 @click.command()

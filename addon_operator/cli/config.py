@@ -1,4 +1,4 @@
-"""`addon-operator config`: what can be changed while the operator runs. Source: contract.md 2.17."""
+"""`addon-operator config`: settings that can be changed while the operator runs. Source: contract.md 2.17."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def config() -> None:
 @format_option("text", "yaml", "json", default="text")
 @socket_option
 def list_(socket_path: str, form: str) -> None:
-    """Show the settings that can be changed now."""
+    """Show the settings that can be changed at run time."""
     emit(get(socket_path, f"/config/list.{form}"))
 
 

@@ -1,6 +1,6 @@
-"""The client side of the debug socket: one HTTP request over a unix socket, its errors in words.
+"""The client side of the debug socket: one HTTP request over a unix socket, with errors for people.
 
-Standard library and click only: the debug commands must answer in a fraction of a second.
+Standard library and click only: the debug commands must start in a fraction of a second.
 
 Source: contract.md 2.17, 6.3 ("debug commands on an error").
 """
@@ -31,7 +31,7 @@ def socket_option(command: Command) -> Command:
         show_default=True,
         show_envvar=True,
         metavar="PATH",
-        help="Debug socket of the operator to ask.",
+        help="Debug socket of the operator.",
     )(command)
 
 
@@ -39,24 +39,24 @@ def get(socket_path: str, path: str, query: Mapping[str, str] | None = None) -> 
     """Fetches one page.
 
     Args:
-        socket_path: where the operator listens.
-        path: starts with `/`, and may have a query of its own; what a URL cannot hold is escaped.
+        socket_path: that the operator listens on.
+        path: starts with `/`, and may have a query of its own; characters that a URL cannot contain are escaped.
         query: parameters to append.
 
     Raises:
-        click.ClickException: nobody listens there, no answer in time, or an answer that is an error.
+        click.ClickException: no operator listens there, no response in time, or an error response.
     """
     target = quote(path, safe="/?&=%:+,~") + ("?" + urlencode(query) if query else "")
     return _exchange(socket_path, "GET", target)
 
 
 def post(socket_path: str, path: str, form: Mapping[str, str] | Sequence[tuple[str, str]]) -> bytes:
-    """Sends a form and gives the answer.
+    """Sends a form and returns the response.
 
     Args:
-        socket_path: where the operator listens.
+        socket_path: that the operator listens on.
         path: starts with `/`.
-        form: field -> text; pairs where a field stands more than once.
+        form: field -> text; pairs if a field occurs more than once.
 
     Raises:
         click.ClickException: as `get`.
@@ -90,7 +90,7 @@ def _exchange(socket_path: str, method: str, target: str, form: str | None = Non
         response = connection.getresponse()
         body = response.read()
     except (OSError, http.client.HTTPException) as error:
-        raise click.ClickException(_trouble(socket_path, error)) from error
+        raise click.ClickException(_problem(socket_path, error)) from error
     finally:
         connection.close()
     if response.status >= 400:
@@ -98,15 +98,15 @@ def _exchange(socket_path: str, method: str, target: str, form: str | None = Non
     return body
 
 
-def _trouble(socket_path: str, error: Exception) -> str:
+def _problem(socket_path: str, error: Exception) -> str:
     match error:
         case FileNotFoundError() | ConnectionRefusedError() | NotADirectoryError():
             return (
                 f"no operator listens on {socket_path}: is it running? set DEBUG_UNIX_SOCKET if its socket is elsewhere"
             )
         case PermissionError():
-            return f"{socket_path}: permission denied: only the user that runs the operator, and root, may ask it"
+            return f"{socket_path}: permission denied: only the user that runs the operator, and root, may connect"
         case TimeoutError():
-            return f"the operator at {socket_path} said nothing for {_SILENCE_S:g} s"
+            return f"the operator at {socket_path} did not respond for {_SILENCE_S:g} s"
         case _:
-            return f"{socket_path}: no answer from an operator: {error or type(error).__name__}"
+            return f"{socket_path}: no response from an operator: {error or type(error).__name__}"

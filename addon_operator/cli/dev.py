@@ -1,7 +1,7 @@
 """`addon-operator dev up|down|status|run`: local control planes, and the operator in one.
 
-A cluster has a name and lives in a directory of that name below the home directory (`.dev`), so that several can run
-side by side.
+A cluster has a name, and its files are in a directory of that name below the home directory (`.dev`), so that several
+clusters can run in parallel.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Name(click.ParamType[str]):
 
 
 class _Progress:
-    """Tells on stderr what is being waited for, one line on a terminal, one line each otherwise."""
+    """Shows the progress on stderr: on a terminal in one line, otherwise one line per step."""
 
     def __init__(self) -> None:
         self._started = time.monotonic()
@@ -51,7 +51,7 @@ class _Progress:
         click.echo(f"\r\x1b[K{line}" if self._live else line, err=True, nl=not self._live)
 
     def done(self, text: str) -> None:
-        """Shows the end."""
+        """Shows the last step."""
         self.step(text)
         if self._live:
             click.echo(err=True)
@@ -65,7 +65,7 @@ def _with_home(command: Command) -> Command:
         show_default=True,
         envvar="ADDON_OPERATOR_DEV_HOME",
         show_envvar=True,
-        help="Directory with the clusters.",
+        help="Directory of all clusters.",
     )(command)
 
 
@@ -77,16 +77,16 @@ def _with_name(command: Command) -> Command:
 
 @click.group()
 def dev() -> None:
-    """A local control plane for trying modules out: real API server, etcd, controllers; simulated nodes."""
+    """Run a local control plane to try modules out: real API server, etcd and controllers, simulated nodes."""
 
 
 @dev.command(epilog=examples("addon-operator dev up", 'eval "$(addon-operator dev up --name other)"'))
 @_with_name
 @_with_home
 def up(*, name: str, home: Path) -> None:
-    """Start a cluster in the background and print how to use it.
+    """Start a cluster in the background and print its kubeconfig.
 
-    One that runs is left alone; the data of one that was stopped are taken up again.
+    A running cluster is left as it is; a stopped one continues with its data.
     """
     from addon_operator.devcluster import daemon  # noqa: PLC0415 -- the other commands start without it
 
@@ -102,16 +102,16 @@ def up(*, name: str, home: Path) -> None:
 @dev.command(epilog=examples("addon-operator dev down", "addon-operator dev down --delete"))
 @_with_name
 @_with_home
-@click.option("--delete", is_flag=True, help="Remove its directory with all data, too.")
+@click.option("--delete", is_flag=True, help="Also delete its directory with all data.")
 def down(*, name: str, home: Path, delete: bool) -> None:
-    """Stop a cluster, also one of `dev run`; its data stay."""
+    """Stop a cluster, also one of `dev run`; its data are kept."""
     from addon_operator.devcluster import daemon, files  # noqa: PLC0415
 
     try:
         stopped = daemon.down(home / name)
     except AddonOperatorError as error:
         raise click.ClickException(str(error)) from error
-    click.echo(f"{name}: {'stopped' if stopped else 'did not run'}", err=True)
+    click.echo(f"{name}: {'stopped' if stopped else 'was not running'}", err=True)
     if delete:
         files.remove(home / name)
 
@@ -125,9 +125,9 @@ def status(*, home: Path, form: str) -> None:
 
     found = daemon.statuses(home)
     if form == "json":
-        emit(json.dumps([_document(one) for one in found], indent=2).encode())
+        emit(json.dumps([_document(cluster) for cluster in found], indent=2).encode())
         return
-    rows = [_HEADINGS, *(_row(one) for one in found)]
+    rows = [_HEADINGS, *(_row(cluster) for cluster in found)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
     for row in rows:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
@@ -145,16 +145,16 @@ def status(*, home: Path, form: str) -> None:
     show_default=True,
     envvar="ADDON_OPERATOR_NAMESPACE",
     show_envvar=True,
-    help="Namespace of the ConfigMap and of all releases; made if missing.",
+    help="Namespace of the ConfigMap and of all releases; created if missing.",
 )
 @click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[OPTIONS OF START]...")
 def run(*, name: str, home: Path, namespace: str, options: tuple[str, ...]) -> None:
     """Start a cluster and the operator in it; Ctrl-C stops both.
 
-    All other options go to `addon-operator start`: with --once it ends by itself after the first converge. The data of
-    the cluster stay; `dev down --delete` removes them.
+    All other options are passed to `addon-operator start`: with --once it exits after the first converge. The data of
+    the cluster are kept; `dev down --delete` deletes them.
     """
-    # A closed terminal and `dev down` are the same as Ctrl-C.
+    # A closed terminal and `dev down` have the effect of Ctrl-C.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     try:
@@ -180,7 +180,7 @@ def _run(directory: Path, namespace: str, options: tuple[str, ...]) -> int:
 
 
 def _hints(cluster: DevCluster, environment: dict[str, str]) -> str:
-    """Says how to look inside from another terminal."""
+    """Returns the commands to inspect it from another terminal."""
     programs = f"{Path(sys.executable).parent}:{Path(environment['PATH'].split(os.pathsep)[0])}"
     namespace, port = environment["ADDON_OPERATOR_NAMESPACE"], environment["ADDON_OPERATOR_LISTEN_PORT"]
     return "\n".join(

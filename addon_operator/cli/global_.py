@@ -17,7 +17,7 @@ def global_() -> None:
 @format_option("yaml", "json", default="yaml")
 @socket_option
 def list_(socket_path: str, form: str) -> None:
-    """Name the global hooks."""
+    """List the global hooks."""
     emit(get(socket_path, f"/global/list.{form}"))
 
 
@@ -27,7 +27,7 @@ def list_(socket_path: str, form: str) -> None:
 @format_option("yaml", "json", default="yaml")
 @socket_option
 def values(socket_path: str, form: str) -> None:
-    """Show the global values that hooks and charts see: all layers merged."""
+    """Show the effective global values, as hooks and charts get them."""
     emit(get(socket_path, f"/global/values.{form}"))
 
 
@@ -35,7 +35,7 @@ def values(socket_path: str, form: str) -> None:
 @format_option("yaml", "json", default="yaml")
 @socket_option
 def config(socket_path: str, form: str) -> None:
-    """Show the global values that come from the ConfigMap."""
+    """Show the global values of the ConfigMap."""
     emit(get(socket_path, f"/global/config.{form}"))
 
 
@@ -43,7 +43,7 @@ def config(socket_path: str, form: str) -> None:
 @format_option("yaml", "json", default="yaml")
 @socket_option
 def patches(socket_path: str, form: str) -> None:
-    """Show what hooks have patched into the global values."""
+    """Show the patches of hooks to the global values."""
     emit(get(socket_path, f"/global/patches.{form}"))
 
 

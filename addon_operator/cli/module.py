@@ -1,4 +1,4 @@
-"""`addon-operator module`: modules, their values, and why they are as they are. Source: contract.md 2.17."""
+"""`addon-operator module`: modules, their values, and the reasons of their state. Source: contract.md 2.17."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import click
 from addon_operator.cli.debug_client import get, page_path, socket_option
 from addon_operator.cli.output import emit, examples, format_option
 
-_GLOBAL_OPTION = click.option("-g", "--global", "with_global", is_flag=True, help="Show the global section too.")
+_GLOBAL_OPTION = click.option("-g", "--global", "with_global", is_flag=True, help="Include the global section.")
 
 
 @click.group()
@@ -26,7 +26,7 @@ def module() -> None:
 @format_option("text", "yaml", "json", default="yaml")
 @socket_option
 def list_(socket_path: str, form: str) -> None:
-    """List all modules, disabled ones too, with state, reason, release and last error."""
+    """List all modules, including disabled ones, with state, reason, release and last error."""
     emit(get(socket_path, f"/module/list.{form}"))
 
 
@@ -35,10 +35,10 @@ def list_(socket_path: str, form: str) -> None:
 @format_option("text", "yaml", "json", default="text")
 @socket_option
 def explain(socket_path: str, name: str, form: str) -> None:
-    """Say why a module is enabled, disabled, waiting or failed.
+    """Explain why a module is enabled, disabled, waiting or failed.
 
-    Shows what each source of the enable flag says and which one decides, the result and the reason of the enabled
-    script, the Helm release with the last decision about it, and the last error.
+    Shows the enable flag of each source and which one decides, the result and the reason of the enabled script, the
+    Helm release with the last decision about it, and the last error.
     """
     emit(get(socket_path, page_path("module", name, "explain", form=form)))
 
@@ -53,11 +53,11 @@ def explain(socket_path: str, name: str, form: str) -> None:
 )
 @click.argument("name")
 @_GLOBAL_OPTION
-@click.option("--origin", is_flag=True, help="Say where each value comes from: file, ConfigMap, schema default, hook.")
+@click.option("--origin", is_flag=True, help="Show the origin of each value: file, ConfigMap, schema default, hook.")
 @format_option("yaml", "json", default="yaml")
 @socket_option
 def values(socket_path: str, name: str, form: str, *, with_global: bool, origin: bool) -> None:
-    """Show the values that a module's hooks and chart see: all layers merged."""
+    """Show the effective values of a module, as its hooks and chart get them."""
     query = _flags({"global": with_global, "origin": origin})
     emit(get(socket_path, page_path("module", name, "values", form=form), query))
 
@@ -68,7 +68,7 @@ def values(socket_path: str, name: str, form: str, *, with_global: bool, origin:
 @format_option("yaml", "json", default="yaml")
 @socket_option
 def config(socket_path: str, name: str, form: str, *, with_global: bool) -> None:
-    """Show the values of a module that come from the ConfigMap."""
+    """Show the values of a module in the ConfigMap."""
     emit(get(socket_path, page_path("module", name, "config", form=form), _flags({"global": with_global})))
 
 
@@ -77,7 +77,7 @@ def config(socket_path: str, name: str, form: str, *, with_global: bool) -> None
 @format_option("yaml", "json", default="json")
 @socket_option
 def patches(socket_path: str, name: str, form: str) -> None:
-    """Show what hooks have patched into the values of a module."""
+    """Show the patches of hooks to the values of a module."""
     emit(get(socket_path, page_path("module", name, "patches", form=form)))
 
 
@@ -94,9 +94,9 @@ def snapshots(socket_path: str, name: str, form: str) -> None:
 @format_option("text", "yaml", "json", default="yaml")
 @socket_option
 def resource_monitor(socket_path: str, form: str) -> None:
-    """Show which objects are put back when somebody deletes them."""
+    """Show the objects that are restored when they are deleted."""
     emit(get(socket_path, f"/module/resource-monitor.{form}"))
 
 
 def _flags(flags: dict[str, bool]) -> dict[str, str]:
-    return {name: "true" for name, given in flags.items() if given}
+    return {name: "true" for name, enabled in flags.items() if enabled}

@@ -1,4 +1,4 @@
-"""`addon-operator queue`: the tasks that wait and run. Source: contract.md 2.17."""
+"""`addon-operator queue`: waiting and running tasks. Source: contract.md 2.17."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ def queue() -> None:
     ),
 )
 @format_option("text", "yaml", "json", default="text")
-@click.option("-e", "--show-empty", is_flag=True, help="Name empty queues too.")
-@click.option("-w", "--watch", is_flag=True, help="Show again and again until Ctrl-C.")
-@click.option("-t", "--watch-interval", default="1s", show_default=True, metavar="TIME", help="Pause between, e.g. 2s.")
+@click.option("-e", "--show-empty", is_flag=True, help="Include empty queues.")
+@click.option("-w", "--watch", is_flag=True, help="Refresh until Ctrl-C.")
+@click.option(
+    "-t", "--watch-interval", default="1s", show_default=True, metavar="TIME", help="Interval of --watch, e.g. 2s."
+)
 @socket_option
 def list_(socket_path: str, form: str, *, show_empty: bool, watch: bool, watch_interval: str) -> None:
-    """Show the tasks of all queues, the next one first."""
+    """Show the tasks of all queues in their order."""
     query = {"showEmpty": "true"} if show_empty else None
     if not watch:
         emit(get(socket_path, f"/queue/list.{form}", query))

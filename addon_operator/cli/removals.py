@@ -1,4 +1,4 @@
-"""`addon-operator confirm-removals`: uninstall held modules after all. Source: docs/modules.md, "Held modules"."""
+"""`addon-operator confirm-removals`: uninstall held modules. Source: docs/modules.md, "Held modules"."""
 
 from __future__ import annotations
 
@@ -19,27 +19,29 @@ from addon_operator.cli.output import examples
     ),
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @socket_option
 def confirm_removals(names: tuple[str, ...], socket_path: str, *, yes: bool) -> None:
-    """Uninstall modules that are held: all of them, or those with these NAMEs.
+    """Uninstall held modules: all of them, or those named NAME.
 
-    A module is held, neither upgraded nor removed, if it would be uninstalled only since something is missing: the
-    ConfigMap that enabled it, or the directories or flags of many modules at once. The command lists what is held and
-    why, asks, and lets the operator uninstall exactly what it has listed.
+    A module is held, neither upgraded nor removed, if it would be uninstalled only because something is missing: the
+    ConfigMap that enabled it, or the directories or flags of many modules at once. The command lists the held modules
+    with the reasons, asks for confirmation, and has the operator uninstall exactly the modules that it has listed.
     """
     held = {str(item["name"]): str(item["reason"]) for item in json.loads(get(socket_path, "/removals/list.json"))}
     if unknown := sorted(set(names) - held.keys()):
-        raise click.ClickException(f"not held: {', '.join(unknown)}; `addon-operator module list` shows what is held")
-    chosen = {name: reason for name, reason in held.items() if not names or name in names}
-    if not chosen:
+        raise click.ClickException(
+            f"not held: {', '.join(unknown)}; `addon-operator module list` shows the held modules"
+        )
+    selected = {name: reason for name, reason in held.items() if not names or name in names}
+    if not selected:
         click.echo("No module is held.")
         return
-    for name, reason in chosen.items():
+    for name, reason in selected.items():
         click.echo(f"{name}: {reason}")
     if not yes:
-        click.confirm(f"Uninstall {'it' if len(chosen) == 1 else f'these {len(chosen)} modules'}?", abort=True)
-    post(socket_path, "/removals/confirm", [("name", name) for name in chosen])
+        click.confirm(f"Uninstall {'it' if len(selected) == 1 else f'these {len(selected)} modules'}?", abort=True)
+    post(socket_path, "/removals/confirm", [("name", name) for name in selected])
     click.echo(
-        "Confirmed: the next converge uninstalls what is listed. `addon-operator queue list` shows its progress."
+        "Confirmed: the next converge uninstalls the listed modules. `addon-operator queue list` shows its progress."
     )

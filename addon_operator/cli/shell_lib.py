@@ -1,4 +1,4 @@
-"""`addon-operator shell-lib`: where the bash library for hooks is. docs/hook-libraries.md has its functions."""
+"""`addon-operator shell-lib`: the path of the bash library for hooks (docs/hook-libraries.md)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from addon_operator.cli.output import examples
 
 @click.command("shell-lib", epilog=examples('source "$(addon-operator shell-lib)"'))
 def shell_lib() -> None:
-    """Print the path of the bash library for hooks, to be sourced."""
-    # The place is also `app.SHELL_LIB`, which is not imported for the time that it takes.
+    """Print the path of the bash library, to be sourced by hooks."""
+    # The place is also `app.SHELL_LIB`, which is not imported because that takes too long.
     click.echo(Path(__file__).parents[1] / "shell" / "shell_lib.sh")

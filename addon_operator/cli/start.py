@@ -22,10 +22,10 @@ if TYPE_CHECKING:  # it comes with the operator
 
 
 def _import_app() -> ModuleType:
-    """Imports the operator: half a second that --help and wrong settings do not need."""
-    # structlog draws tracebacks with rich where that is installed: 3 MB and 0.1 s for what the log never shows.
-    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # Python's way to say that there is no such module
-    # What is imported stays for ever: the garbage collector need not look at it, now or later.
+    """Imports the operator, which takes half a second that --help and wrong settings do not need."""
+    # structlog draws tracebacks with rich if that is installed: 3 MB and 0.1 s for what the log never shows.
+    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # Python's way to mark a module as missing
+    # Imported modules are never freed: the garbage collector need not examine them, now or later.
     gc.disable()
     app = importlib.import_module("addon_operator.app.lifecycle")
     gc.freeze()
@@ -34,7 +34,11 @@ def _import_app() -> ModuleType:
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Stop after the first converge, print what was done; exit 0 if all is well.")
+@click.option(
+    "--once",
+    is_flag=True,
+    help="Stop after the first converge and print its result; exit status 0 if all modules succeeded.",
+)
 @options.with_settings
 def start(*, once: bool, **values: object) -> None:
     """Run the operator in the foreground until SIGTERM or Ctrl-C.
@@ -54,12 +58,12 @@ def start(*, once: bool, **values: object) -> None:
 
 
 def exit_status(run: Callable[[], int], log: FilteringBoundLogger, *, json: bool) -> int:
-    """Runs the operator, and says why it cannot go on: by a message without values, never by a bare traceback.
+    """Runs the operator; if it fails, logs or prints a message without values instead of a traceback.
 
     Args:
         run: returns the exit status.
         log: of the operator.
-        json: whether all that is printed must be JSON.
+        json: whether all output must be JSON.
     """
     try:
         return run()

@@ -2,7 +2,7 @@
 
 Fields come from one list: event_id task_id queue task hook scope binding module release attempt duration_s outcome
 reason; hooks' own keys arrive as hook_*. Values, Secrets and patches are never logged. `error` holds the text of an
-exception of ours, whose messages keep the same promise; of one of others, it holds the type.
+exception of ours, whose messages keep the same promise; for other exceptions it holds the type.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class _Printer:
 
 
 def get_logger(name: str) -> FilteringBoundLogger:
-    """Gives a logger whose lines carry `component=name` (left out of text)."""
+    """Returns a logger whose lines carry `component=name` (left out of text)."""
     logger: FilteringBoundLogger = structlog.get_logger(component=name)
     return logger
 
@@ -75,7 +75,7 @@ def set_level(level: LogLevel) -> None:
 
 
 def level() -> LogLevel:
-    """Answers which level is in force."""
+    """Returns the level in force."""
     return _threshold.level
 
 
@@ -93,8 +93,8 @@ def configure(
         kind: `text` (key=value), `json`, or `color` (text with a coloured level).
         log_level: events below it are dropped.
         with_time: whether lines carry a time stamp (UTC, milliseconds).
-        stream: where to; stderr unless told.
-        repeats: what holds lines back that come too often; the default one unless told.
+        stream: where to; stderr if None.
+        repeats: the limit for repeated lines; the default one if None.
     """
     _threshold.level = log_level
     holding_back = _HoldBack(repeats or Repeats())
@@ -114,16 +114,16 @@ def configure(
         cache_logger_on_first_use=False,
     )
     logging.basicConfig(level=logging.WARNING, handlers=[_OfLibraries()], force=True)
-    atexit.register(holding_back.tell, at_once=True)
+    atexit.register(holding_back.flush, at_once=True)
 
 
 def lines_dropped(count: int) -> None:
-    """Says that lines are missing, because nobody read what was written."""
-    get_logger("log").warning("log lines were dropped: nobody read them", lines=count)
+    """Logs that lines are missing, because the output was not read in time."""
+    get_logger("log").warning("log lines were dropped: the output was not read in time", lines=count)
 
 
 class _HoldBack:
-    """Drops lines that come too often, and says later how many there were (a structlog processor)."""
+    """Drops lines that repeat too often, and logs later how many there were (a structlog processor)."""
 
     def __init__(self, repeats: Repeats) -> None:
         self._repeats = repeats
@@ -150,19 +150,19 @@ class _HoldBack:
     def _after_interval(self) -> None:
         with self._lock:
             self._timer = None
-        self.tell()
+        self.flush()
         if self._repeats.holds_back():
             self._start_timer()
 
-    def tell(self, *, at_once: bool = False) -> None:
-        """Says what was held back in intervals that are over, or (`at_once`) until now."""
+    def flush(self, *, at_once: bool = False) -> None:
+        """Logs what was held back in intervals that are over, or (`at_once`) until now."""
         for event in self._repeats.due(math.inf if at_once else time.monotonic()):
             level, text = LEVELS.get(str(event.pop("level")), LEVELS["error"]), str(event.pop("event"))
             structlog.get_logger().log(level, text, **event)
 
 
 class _OfLibraries(logging.Handler):
-    """Takes what libraries log, without its arguments and further lines, which may quote anything."""
+    """Logs what libraries log, without arguments and further lines, which may quote anything."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Logs it like a line of our own."""
@@ -182,9 +182,9 @@ def _error_text(_logger: WrappedLogger, _method: str, event: EventDict) -> Event
     error = event.get("error")
     if isinstance(error, BaseException):
         event["error"] = traces.text(error)
-    trouble = event.pop("exc_info", None)
-    if isinstance(trouble, BaseException):
-        event["stack"] = traces.stack(trouble)
+    raised = event.pop("exc_info", None)
+    if isinstance(raised, BaseException):
+        event["stack"] = traces.stack(raised)
     return event
 
 

@@ -1,7 +1,7 @@
-"""Which lines of a log say the same thing too often.
+"""Which lines of a log repeat too often.
 
-A fault that comes back thousands of times a second must not fill disks or hide other lines, and other lines must not be
-held back for it: lines are the same if they agree in everything but numbers and what changes from one time to the next.
+A fault that recurs thousands of times per second must not fill disks or hide other lines, and other lines must not be
+held back because of it: lines are the same if they agree in everything but numbers and fields that always differ.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Final, TypeAlias
 
 Event: TypeAlias = Mapping[str, object]
 
-# What differs between two lines that say the same.
+# Fields that always differ.
 _PASSING: Final = frozenset({"event_id", "task_id", "attempt", "duration_s", "stack", "time", "repeated", "similar"})
-# Who a line is about: lines about different ones are never similar.
+# Fields that name the subject of a line: lines with different subjects are never similar.
 _ABOUT: Final = ("level", "component", "event", "task", "queue", "module", "hook", "binding", "release", "scope")
 _MOST_KEYS: Final = 5000
 
@@ -31,9 +31,9 @@ class _Window:
 
 
 class Repeats:
-    """Lets so many lines of each kind pass in an interval, and counts the others.
+    """Lets a number of lines of each kind pass in an interval, and counts the others.
 
-    Two bounds: for lines that are the same, and a larger one for lines that are similar (about the same, with the same
+    Two bounds: for lines that are the same, and a larger one for lines that are similar (with the same subject and
     message), so that a text which differs each time does not get around the first. May be called by any thread.
     """
 
@@ -41,8 +41,8 @@ class Repeats:
         """Starts empty.
 
         Args:
-            same: lines of an interval that may be the same.
-            similar: lines of an interval that may be similar.
+            same: the number of same lines that pass in an interval.
+            similar: the number of similar lines that pass in an interval.
             interval_s: seconds, from the first such line.
         """
         self.interval_s = interval_s
@@ -67,7 +67,7 @@ class Repeats:
         return True
 
     def due(self, now: float) -> list[dict[str, object]]:
-        """Takes out the intervals that are over; returns their last line with the number of those held back."""
+        """Removes the intervals that are over; returns the last line of each with the number of lines held back."""
         with self._lock:
             over = {key: window for key, window in self._windows.items() if window.until <= now}
             for key in over:
@@ -75,7 +75,7 @@ class Repeats:
         return [{**window.last, key[0]: window.held_back} for key, window in over.items() if window.held_back]
 
     def holds_back(self) -> bool:
-        """Returns whether there is something that `due` has to say sooner or later."""
+        """Returns whether `due` will have lines to return, now or later."""
         with self._lock:
             return any(window.held_back for window in self._windows.values())
 
@@ -91,7 +91,7 @@ class Repeats:
         return self._windows[key]
 
     def _clear(self, now: float) -> None:
-        """Forgets intervals that are over without more to say; not at each line of a burst."""
+        """Drops intervals that are over and held nothing back; not at each line of a burst."""
         if now >= self._clear_again:
             self._clear_again = now + self.interval_s
             self._windows = {key: old for key, old in self._windows.items() if old.until > now or old.held_back}

@@ -1,8 +1,8 @@
-"""Standard output and error that nobody waits for, whoever reads them or does not.
+"""Standard output and error streams whose writers never wait, whether they are read or not.
 
-A pipe that nobody reads is full after 64 KiB, and the next write to it stops the whole process, probes and signals
-included. Here text is written at once where that cannot wait, so that what was said before a crash is not lost; else it
-goes into a bounded buffer that a thread writes. What does not fit is dropped, and counted.
+A pipe that is not read is full after 64 KiB, and the next write to it stops the whole process, probes and signals
+included. Here text is written at once where that cannot block, so that the last lines before a crash are not lost;
+else it goes into a bounded buffer that a thread writes. What does not fit is dropped, and counted.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class BackgroundStream(io.TextIOBase):
     """A text stream on a file descriptor whose `write` never waits.
 
     Attributes:
-        lines_dropped: since the beginning.
-        on_flow: called by the thread with the lines dropped since the last time, once there is room again.
+        lines_dropped: since the stream was created.
+        on_flow: called by the thread with the number of lines dropped since its last call, once there is room again.
     """
 
     encoding = "utf-8"
@@ -120,7 +120,7 @@ class BackgroundStream(io.TextIOBase):
                 self._bytes -= len(chunk)
                 flows = self._bytes <= self._max_bytes // 2
                 dropped, self._dropped = (self._dropped, 0) if flows else (0, self._dropped)
-            # First this, so that who drains waits for what it writes as well.
+            # Before the notification, so that `drain` waits for what it writes as well.
             if dropped and self.on_flow is not None:
                 self.on_flow(dropped)
             with self._changed:
@@ -135,13 +135,13 @@ class BackgroundStream(io.TextIOBase):
         return b"".join(taken)
 
     def _put(self, chunk: bytes) -> None:
-        """Writes all of it, however long that takes; gives up when nobody can ever read it."""
+        """Writes all of it, however long that takes; gives up when the other end is closed."""
         left = memoryview(chunk)
         with contextlib.suppress(OSError):
             while left:
                 try:
                     size = os.write(self._fd, left)
-                except BlockingIOError:  # somebody who shares it has made it non-blocking
+                except BlockingIOError:  # another process that shares it has made it non-blocking
                     poll = select.poll()
                     poll.register(self._fd, select.POLLOUT)
                     poll.poll()
@@ -153,7 +153,7 @@ class BackgroundStream(io.TextIOBase):
 
 
 def unblock(on_flow: Callable[[int], None]) -> None:
-    """Makes `sys.stdout` and `sys.stderr` such streams for the rest of the process; its end waits for them, not long.
+    """Makes `sys.stdout` and `sys.stderr` such streams until the process exits, which waits a few seconds for them.
 
     Called once by the app, before anything is printed.
 
@@ -164,7 +164,7 @@ def unblock(on_flow: Callable[[int], None]) -> None:
 
 
 def lines_dropped() -> int:
-    """Returns how many lines were dropped since the start because nobody read them."""
+    """Returns how many lines were dropped since the start because they were not read in time."""
     return sum(stream.lines_dropped for stream in _installed)
 
 

@@ -1,4 +1,4 @@
-"""Exceptions as text without values: messages of our own hold none, those of others may quote anything.
+"""Exceptions as text without values: our own messages contain none, those of libraries may quote anything.
 
 Pure.
 """
@@ -12,7 +12,7 @@ from addon_operator.errors import AddonOperatorError
 
 
 def text(error: BaseException) -> str:
-    """Says what went wrong: the message of an error of ours, what the system says, or only the type of an exception."""
+    """Returns the message of an error of ours, the reason of a system error, or only the type of another exception."""
     name = type(error).__name__
     if isinstance(error, AddonOperatorError):
         return str(error) or name
@@ -22,7 +22,7 @@ def text(error: BaseException) -> str:
 
 
 def stack(error: BaseException) -> str:
-    """Gives the traceback of an exception, and of those that led to it, in the order in which they happened."""
+    """Returns the traceback of an exception, after those of the exceptions that led to it."""
     return "\n".join(_chain(error, set()))
 
 
@@ -34,6 +34,6 @@ def _chain(error: BaseException, seen: set[int]) -> Iterator[str]:
     if before is not None:
         yield from _chain(before, seen)
     if isinstance(error, BaseExceptionGroup):
-        for one in error.exceptions:
-            yield from _chain(one, seen)
+        for member in error.exceptions:
+            yield from _chain(member, seen)
     yield "".join(["Traceback (most recent call last):\n", *traceback.format_tb(error.__traceback__), text(error)])

@@ -149,7 +149,7 @@ class _Child:
         if not gone.done():
             self._signal(signal.SIGTERM)
             cancelled = await outlast({gone}, grace_s, hurry=True)
-        # While the leader is unreaped, the number of its group cannot have been given to anybody else.
+        # While the leader is unreaped, the id of its group cannot have been reused.
         self._signal(signal.SIGKILL)
         cancelled = await outlast({gone}, reaper.KILLED_WITHIN_S) or cancelled
         ended = self._reap()

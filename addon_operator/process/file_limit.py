@@ -1,7 +1,8 @@
 """How many file descriptors this process and its children may have open (RLIMIT_NOFILE).
 
 The soft limit that a container runtime sets, often 1024, is for programs that use select(2). The operator does not, and
-takes the hard limit. Its children get the soft limit as it was: some close or look at each descriptor up to it.
+raises its soft limit to the hard one. Its children get the original soft limit: some programs close or examine each
+descriptor up to it.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ def raise_soft_limit() -> int:
 
 
 def restore_for_child(pid: int) -> None:
-    """Gives a child that was just started the soft limit that this process had; does nothing if it was not raised.
+    """Sets the original soft limit for a child that was just started; does nothing if the limit was not raised.
 
-    From outside, since code between fork and exec would rule out vfork. A child that asks within its first
-    microseconds can still see the raised limit, which does no harm.
+    From outside, since code between fork and exec would rule out vfork. A child that reads its limit within
+    its first microseconds can still see the raised one, which does no harm.
     """
     if _original is not None:
         # It has ended already, or runs as another user.

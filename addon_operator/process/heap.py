@@ -1,10 +1,10 @@
 """The heap of the C library: what it does with memory that is freed. Does nothing without glibc.
 
-Large buffers come and go all the time: a read from a TLS connection takes one of 256 KiB, a read from a pipe one of
-64 KiB. glibc maps blocks of 128 KiB and more one by one, and unmaps them when they are freed; but the first one that is
-freed raises this limit to its size, up to 32 MiB, for the life of the process. Blocks below the limit come from the
-heap, where what is allocated between them and stays leaves pages that are never empty again: the heap of a process that
-runs for months grows.
+Large buffers are allocated and freed all the time: a read from a TLS connection takes one of 256 KiB, a read from a
+pipe one of 64 KiB. glibc maps blocks of 128 KiB and more one by one, and unmaps them when they are freed; but the first
+one that is freed raises this limit to its size, up to 32 MiB, for the life of the process. Blocks below the limit come
+from the heap, where what is allocated between them and stays leaves pages that are never empty again: the heap of a
+process that runs for months grows.
 """
 
 from __future__ import annotations

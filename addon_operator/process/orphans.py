@@ -103,7 +103,7 @@ def is_to_end(marked: str, start: int, others: Iterable[Run]) -> bool:
     Args:
         marked: the id of the run that it belongs to; empty if it has no mark.
         start: when it was started, as `now` returns it.
-        others: the other runs in progress. A process that belongs to one of them, or may belong to it, goes on.
+        others: the other runs in progress. A process that belongs to one of them, or may belong to it, is left running.
     """
     return not any(run.id == marked if marked else run.since <= start for run in others)
 
@@ -117,7 +117,7 @@ def foreign(since: int, leaders: Collection[int]) -> Iterator[tuple[int, Stat]]:
 
     Args:
         since: processes that were started before are left out.
-        leaders: children that somebody waits for; left out.
+        leaders: children that are waited for already; left out.
     """
     seen, reaped = set(leaders), True
     while reaped:

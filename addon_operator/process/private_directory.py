@@ -1,7 +1,7 @@
-"""Directories of this process alone, for files with values.
+"""Directories that only this process can write to, for files with values.
 
-Others remove directories at any time (cleaners of /tmp, a hook), and who may write into one decides what is read from
-it. So a directory is made and checked before each use, not once at the start.
+Other programs remove directories at any time (cleaners of /tmp, a hook), and whoever can write into one decides what is
+read from it. So a directory is created and checked before each use, not once at the start.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ class PrivateDirectory:
 
     Attributes:
         path: absolute.
-        above: the private directory that it is in; None if it is in one that is none of ours, such as /tmp.
+        above: the private directory that contains it; None if a foreign one does, such as /tmp.
     """
 
     path: Path
     above: PrivateDirectory | None = None
 
     def below(self, name: str) -> PrivateDirectory:
-        """Gives the directory of that name in it; makes nothing."""
+        """Returns the subdirectory of that name; creates nothing."""
         return PrivateDirectory(self.path / name, self)
 
     def make(self) -> Path:
-        """Makes it (mode 0700), and what is missing above, unless it is there; returns its path.
+        """Creates it (mode 0700) with its parents, unless it exists; returns its path.
 
         Raises:
-            OSError: it cannot be made; or what is there is no directory, is a symbolic link, belongs to another user,
+            OSError: it cannot be created; or what exists is no directory, is a symbolic link, belongs to another user,
                 or others can write to it. `strerror` says which, `filename` names the directory.
         """
         if self.above is not None:
             self.above.make()
         else:
-            for parent in reversed([one for one in self.path.parents if not one.exists()]):
+            for parent in reversed([parent for parent in self.path.parents if not parent.exists()]):
                 _mkdir(parent)
         _mkdir(self.path)
         _check(self.path)
         return self.path
 
     def make_unique(self, prefix: str) -> Path:
-        """Makes a new directory (mode 0700) in it, whose name begins with a prefix.
+        """Creates a new subdirectory (mode 0700) whose name begins with a prefix.
 
         Raises:
             OSError: as `make`.

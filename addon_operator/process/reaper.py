@@ -1,9 +1,9 @@
 """Ending what child processes leave behind, and reaping it.
 
-The operator adopts orphans: what a child starts and loses sight of becomes a child of the operator. At the end of a run
+The operator adopts orphans: a process whose parent ends becomes a child of the operator. At the end of a run
 the reaper ends the orphans of that run, at the end of the operator all of them, at its start those of operators that
 were killed. Which process belongs to which run is up to `orphans`. Only pidfds and children of our own are signalled,
-so that a reused process id hits nobody.
+so that no process is hit that got a reused process id.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ async def end_orphans() -> None:
 
 @contextlib.contextmanager
 def registered(leader: int, run: orphans.Run) -> Iterator[None]:
-    """Tells the reaper that a run is in progress and who waits for its leader, for the length of a `with` block."""
+    """Registers a run in progress and the leader that its caller waits for, for the length of a `with` block."""
     _runs[leader] = run
     try:
         yield
@@ -124,8 +124,8 @@ async def _end_all(find: Callable[[], Mapping[int, bool]]) -> asyncio.CancelledE
     """Kills children of ours until none is left; returns the cancellation that came meanwhile.
 
     Args:
-        find: returns those that are left, and whether each is to be killed (else it cannot be told yet whose it is, and
-            it is examined again). Each round reaches those whose parent died in the round before.
+        find: returns those that are left, and whether each is to be killed (else it is not known yet which run it
+            belongs to, and it is examined again). Each round reaches those whose parent died in the round before.
     """
     cancelled: asyncio.CancelledError | None = None
     deadline = time.monotonic() + KILLED_WITHIN_S

@@ -1,4 +1,4 @@
-"""What the API server and helm say about objects, without the values that they quote.
+"""Messages of the API server and of helm about objects, without the values that they quote.
 
 Pure. What is known is kept: the structure of a message (kind, name, field path, kind of error, allowed values, place in
 a template) and the words that Kubernetes and Helm use. All else becomes `...`: values in quotes or without, numbers
@@ -85,7 +85,7 @@ _KEPT: Final = (
     r"YAML parse error on [^\s:]+",
     r"\b(?:yaml: )?line [0-9]+",
     r"(?:!!)(?:str|int|bool|float|map|seq|null|timestamp|binary|merge)\b",
-    r"execution error at \([^()\n]+:[0-9]+:[0-9]+\): (?s:.*)",  # what a chart says by `fail` or `required`
+    r"execution error at \([^()\n]+:[0-9]+:[0-9]+\): (?s:.*)",  # the message of `fail` or `required` in a chart
     rf"parse error at \([^()\n]+:[0-9]+\): function {_NAME} not defined",
     r"parse error at \([^()\n]+:[0-9]+\)",
     r"template: [^\s:]+:[0-9]+(?::[0-9]+)?",
@@ -149,8 +149,8 @@ _RULES: Final[Mapping[str, str]] = {
     "FieldValueTooMany": "Too many",
     "FieldManagerConflict": "conflict",
 }
-_UNCHECKED: Final = "<nil>"  # the field of a cause that only says that there may be more
-# How refusals begin that are about the request, not about what is in it.
+_UNCHECKED: Final = "<nil>"  # the field of a cause that stands for unchecked fields
+# The beginning of refusals that concern the request, not its content.
 _ABOUT_THE_REQUEST: Final = re.compile(
     r'admission webhook "[^"]*" denied the request'
     r'|\S+ (?:"[^"]*" )?is forbidden: (?:'
@@ -175,11 +175,11 @@ def redact(text: str) -> str:
 
 
 def redact_status(status: JsonObject, *, is_secret: bool = False) -> str:
-    """Returns what a `Status` of the API server says, without the values that it quotes.
+    """Returns the message of a `Status` of the API server without the values that it quotes.
 
     Args:
         status: with `message`, and with `details.causes` where the API server names fields.
-        is_secret: it is about a Secret: nothing but names, fields and kinds of errors.
+        is_secret: whether it is about a Secret: then only names, fields and kinds of errors are kept.
     """
     found = status.get("details")
     details = found if isinstance(found, dict) else {}
@@ -199,8 +199,8 @@ def redact_status(status: JsonObject, *, is_secret: bool = False) -> str:
 
 def _causes(causes: JsonValue) -> list[JsonObject]:
     """Returns the causes that name a field, each once."""
-    given = [cause for cause in causes if isinstance(cause, dict)] if isinstance(causes, list) else []
-    named = list({str(cause): cause for cause in given if cause.get("field")}.values())
+    maps = [cause for cause in causes if isinstance(cause, dict)] if isinstance(causes, list) else []
+    named = list({str(cause): cause for cause in maps if cause.get("field")}.values())
     return [cause for cause in named if cause["field"] != _UNCHECKED or len(named) == 1]
 
 
@@ -224,7 +224,7 @@ def _without_structures(text: str) -> str:
 
 
 def _balanced_end(text: str, start: int) -> int | None:
-    """Returns where the brackets that open behind `start` are closed; None if they never are."""
+    """Returns the position after the bracket that closes the ones opened from `start` on; None if there is none."""
     depth = 0
     for found in _BRACKET.finditer(text, start):
         depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)

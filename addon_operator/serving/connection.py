@@ -1,4 +1,4 @@
-"""One connection of an HTTP server: its deadline, and which one has to make room for another."""
+"""A connection of an HTTP server: its deadline, and which one is closed to make room for another."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ GOODBYE_S: Final = 1.0
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Occupant:
-    """Who has one of the places for connections.
+    """The holder of one of the places for connections.
 
     Attributes:
         client: its address; empty on a unix socket.
-        idle_since: since when it owes a whole request; None while one is worked on.
+        idle_since: since when a whole request is awaited from it; None while one is handled.
         held: bytes of the body that it has sent so far.
     """
 
@@ -31,7 +31,7 @@ class Occupant:
 
 
 def over_limit(occupants: Sequence[Occupant], client: str, *, most: int, most_per_client: int) -> Sequence[Occupant]:
-    """Returns those of whom one has to go before `client` may have one more connection; empty if there is room."""
+    """Returns those of which one has to be closed before `client` may open another; empty if there is room."""
     of_client = [occupant for occupant in occupants if occupant.client == client]
     if len(of_client) >= most_per_client:
         return of_client
@@ -39,17 +39,17 @@ def over_limit(occupants: Sequence[Occupant], client: str, *, most: int, most_pe
 
 
 def longest_idle(occupants: Iterable[Occupant]) -> Occupant | None:
-    """Returns who has owed a whole request for the longest time; None if all have sent one."""
+    """Returns the one that has been idle for the longest time; None if all have sent a whole request."""
     idle = [(occupant.idle_since, occupant) for occupant in occupants if occupant.idle_since is not None]
     return min(idle, key=operator.itemgetter(0))[1] if idle else None
 
 
 class Connection(Occupant, asyncio.Protocol):
-    """One connection: hands everything on to aiohttp's protocol, and knows when its time is over.
+    """A connection: passes everything to aiohttp's protocol, and ends it at its deadline.
 
     Attributes:
         protocol: aiohttp's.
-        opening: done when the protocol has taken over, or never will.
+        opening: done when the protocol has taken over, or the handshake has failed.
     """
 
     def __init__(self, client: str, protocol: web.RequestHandler, forget: Callable[[Connection], None]) -> None:
@@ -63,7 +63,7 @@ class Connection(Occupant, asyncio.Protocol):
         self._ended = False
 
     def open(self, accepted: socket.socket, context: ssl.SSLContext | None, within_s: float) -> None:
-        """Begins to serve an accepted socket, which has so long to agree on TLS and to send a request."""
+        """Begins to serve an accepted socket, which has `within_s` for the TLS handshake and a request's headers."""
         self.opening = self._loop.create_task(self._open(accepted, context), name="connection opens")
         self.opening.add_done_callback(lambda _: accepted.close() if self._transport is None else None)
         self.set_deadline(within_s)
@@ -78,23 +78,23 @@ class Connection(Occupant, asyncio.Protocol):
             self.abort()
 
     def begin(self, within_s: float) -> None:
-        """Notes that the request is there and is worked on."""
+        """Notes that a whole request has arrived and is handled."""
         self.idle_since = None
         self.set_deadline(within_s)
 
     def rest(self, within_s: float) -> None:
-        """Notes that the request is answered."""
+        """Notes that the response is written."""
         self.idle_since = self._loop.time()
         self.set_deadline(within_s)
 
     def set_deadline(self, within_s: float) -> None:
-        """Ends the connection so many seconds from now."""
+        """Closes the connection `within_s` seconds from now."""
         if self._deadline is not None:
             self._deadline.cancel()
         self._deadline = None if self._ended else self._loop.call_later(within_s, self.abort)
 
     def abort(self) -> None:
-        """Ends it at once."""
+        """Closes it at once."""
         self._end()
         if self._transport is not None:
             self._transport.abort()
@@ -108,27 +108,27 @@ class Connection(Occupant, asyncio.Protocol):
         self._forget(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Hands it on."""
+        """Passes it on."""
         self._transport = cast("asyncio.Transport", transport)
         self.protocol.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Hands it on; the place is free."""
+        """Passes it on and frees the place."""
         self._end()
         self.protocol.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Hands it on."""
+        """Passes it on."""
         self.protocol.data_received(data)
 
     def eof_received(self) -> None:
-        """Hands it on."""
+        """Passes it on."""
         self.protocol.eof_received()
 
     def pause_writing(self) -> None:
-        """Hands it on."""
+        """Passes it on."""
         self.protocol.pause_writing()
 
     def resume_writing(self) -> None:
-        """Hands it on."""
+        """Passes it on."""
         self.protocol.resume_writing()

@@ -1,12 +1,12 @@
-"""HTTP servers whose connections cannot use up the process: all that listen are made here.
+"""HTTP servers whose clients cannot exhaust the process; every listening server is an `HttpServer`.
 
-A server has a bound on its connections, on those of one client address, and on the bytes of the bodies that it holds.
-Who comes when a bound is reached takes the place of the connection that has been idle for the longest time; idle is
-every connection that has not sent a whole request. So a thousand silent clients do not keep a probe out. Each
-connection has a deadline at every moment: to send a request, to be answered, to be reused.
+A server limits its connections, those of one client address, and the bytes of the bodies that it holds. At a limit, a
+new connection replaces the one that has been idle for the longest time; idle is every connection that has not sent a
+whole request. So a thousand silent clients do not keep a probe out. Each connection has a deadline at every moment: to
+send a request, to get its response, to be reused.
 
-Connections are accepted here rather than by asyncio's own server, which has no bound, and which, once descriptors have
-run out, logs and tries again without a pause. The protocol is aiohttp's.
+Connections are accepted here rather than by asyncio's own server, which has no limits, and which, once descriptors have
+run out, logs and retries without a pause. The protocol is aiohttp's.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ _KIB: Final = 2**10
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What the clients of one server may use. Times are seconds.
+    """What the clients of a server may use. Times are seconds.
 
     Attributes:
-        connections: all that are open; fewer if the process may have few descriptors.
-        client_share: which part of them may come from one address.
+        connections: open at the same time; fewer if the process may have few descriptors.
+        client_share: the part of them that one client address may have.
         body_bytes: of one request.
-        held_bytes: of all bodies that are being received or worked on.
-        receive_s: from the start of a connection, TLS included, to the end of the first headers; again for the
-            body of each request.
+        held_bytes: of all bodies that are being received or handled.
+        receive_s: from the start of a connection, TLS handshake included, to the end of the first headers; again for
+            the body of each request.
         request_s: from the whole request to the response.
         idle_s: from one response, which the client has to read within that time, to the next request's headers.
     """
@@ -65,13 +65,13 @@ class HttpServer:
     """Serves routes on sockets, within limits."""
 
     def __init__(self, name: str, routes: Iterable[web.AbstractRouteDef], limits: Limits, *, stop_s: float) -> None:
-        """Takes what it serves; `start` does the work.
+        """Prepares the server; `start` opens it.
 
         Args:
-            name: what the log calls it.
-            routes: of aiohttp; a handler gets the body of a request from `body`.
+            name: in the log.
+            routes: of aiohttp; a handler reads the body of a request with `body`.
             limits: for its clients.
-            stop_s: how long requests in flight may take to end on `stop`.
+            stop_s: how long requests in progress may take to finish on `stop`.
         """
         self._name = name
         self._routes = tuple(routes)
@@ -85,21 +85,21 @@ class HttpServer:
         self._connections: dict[asyncio.BaseProtocol, Connection] = {}
 
     async def start_tcp(self, address: str, port: int, context: ssl.SSLContext | None = None) -> int:
-        """Listens on an address; returns the port (the one chosen, if 0 was asked for).
+        """Listens on an address; returns the port (a free one if `port` is 0).
 
         Raises:
-            OSError: the address cannot be had.
+            OSError: the address cannot be bound.
         """
         sockets = await _listen(address, port)
         await self.start(sockets, context)
         return int(sockets[0].getsockname()[1])
 
     async def start(self, sockets: Sequence[socket.socket], context: ssl.SSLContext | None = None) -> None:
-        """Serves on bound sockets, which it closes in the end.
+        """Serves on bound sockets, which `stop` closes.
 
         Args:
             sockets: bound, of any family.
-            context: for TLS; none without it.
+            context: for TLS; plain HTTP if None.
         """
         application = web.Application(middlewares=[self._observe])
         application.add_routes(self._routes)
@@ -117,7 +117,7 @@ class HttpServer:
             self._resume(listener)
 
     async def stop(self) -> None:
-        """Gives requests in flight `stop_s` to end, then ends all connections; does nothing if it was not started."""
+        """Leaves requests in progress `stop_s` to finish, then closes all connections; does nothing if not started."""
         if self._runner is None:
             return
         loop = asyncio.get_running_loop()
@@ -128,14 +128,14 @@ class HttpServer:
         runner, self._runner = self._runner, None
         left = tuple(self._connections.values())
         await runner.cleanup()
-        # A polite TLS goodbye would outlive the server.
+        # A TLS close handshake would outlive the server.
         for connection in left:
             connection.abort()
         await asyncio.gather(*(connection.opening for connection in left), return_exceptions=True)
         await asyncio.sleep(0)
 
     async def body(self, request: web.Request) -> bytes:
-        """Receives the body of a request; only then the connection counts as busy.
+        """Receives the body of a request; only after that the connection counts as busy.
 
         Raises:
             web.HTTPException: it is too large, late or cut off, or the server holds too much already.
@@ -161,12 +161,12 @@ class HttpServer:
 
     def _connection(self, request: web.Request) -> Connection:
         connection = self._connections.get(request.protocol)
-        if connection is None:  # it was closed just now, nobody reads this
+        if connection is None:  # it was closed just now, the response goes nowhere
             raise web.HTTPServiceUnavailable
         return connection
 
     def _hold(self, connection: Connection, size: int) -> None:
-        """Counts bytes of a body; where they are too many, the connection that has been sending for longest goes."""
+        """Counts bytes of a body; above the limit, the connection that has been sending for longest is closed."""
         while self._held + size > self._limits.held_bytes:
             others = [other for other in self._connections.values() if other is not connection and other.held]
             victim = longest_idle(others)
@@ -203,8 +203,12 @@ class HttpServer:
                 accepted, peer = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except OSError as error:  # mostly for want of descriptors, and then it would be ready again at once
-                _log.warning("connections are not accepted for a moment", server=self._name, reason=error.strerror)
+            except (
+                OSError
+            ) as error:  # mostly there are no descriptors left, and the listener would be ready again at once
+                _log.warning(
+                    "accepting connections is suspended for a second", server=self._name, reason=error.strerror
+                )
                 loop = asyncio.get_running_loop()
                 loop.remove_reader(listener.fileno())
                 loop.call_later(_ACCEPT_PAUSE_S, self._resume, listener)
@@ -218,10 +222,12 @@ class HttpServer:
         if rivals:
             victim = longest_idle(rivals)
             if victim is None:
-                _log.warning("connection refused", server=self._name, reason=f"{len(rivals)} are busy", client=client)
+                _log.warning(
+                    "connection refused", server=self._name, reason=f"all {len(rivals)} are busy", client=client
+                )
                 accepted.close()
                 return
-            self._close(victim, f"{len(rivals)} are open, and one more came")
+            self._close(victim, f"{len(rivals)} are open, and another one is to be accepted")
         assert self._runner is not None
         assert self._runner.server is not None
         accepted.setblocking(False)

@@ -29,26 +29,28 @@ class Foreign:
         return self.flag.replace("-", "_")
 
 
-_ONE_LIMIT = "all requests to the API server have one limit, --kube-client-qps and --kube-client-burst"
-_NO_TRACING = "nothing is traced"
+_SHARED_LIMIT = "all requests to the API server share one limit, --kube-client-qps and --kube-client-burst"
+_NO_TRACING = "tracing is not supported"
 
 FOREIGN: tuple[Foreign, ...] = (
     Foreign(
-        "applied-module-extenders", "ADDON_OPERATOR_APPLIED_MODULE_EXTENDERS", "every source of enable flags counts"
+        "applied-module-extenders", "ADDON_OPERATOR_APPLIED_MODULE_EXTENDERS", "every source of enable flags is used"
     ),
-    Foreign("shell-chroot-dir", "ADDON_OPERATOR_SHELL_CHROOT_DIR", "hooks see the file system of the operator"),
-    Foreign("helm-monitor-kube-client-qps", "HELM_MONITOR_KUBE_CLIENT_QPS", _ONE_LIMIT),
-    Foreign("helm-monitor-kube-client-burst", "HELM_MONITOR_KUBE_CLIENT_BURST", _ONE_LIMIT),
-    Foreign("object-patcher-kube-client-qps", "OBJECT_PATCHER_KUBE_CLIENT_QPS", _ONE_LIMIT),
-    Foreign("object-patcher-kube-client-burst", "OBJECT_PATCHER_KUBE_CLIENT_BURST", _ONE_LIMIT),
+    Foreign("shell-chroot-dir", "ADDON_OPERATOR_SHELL_CHROOT_DIR", "hooks run in the file system of the operator"),
+    Foreign("helm-monitor-kube-client-qps", "HELM_MONITOR_KUBE_CLIENT_QPS", _SHARED_LIMIT),
+    Foreign("helm-monitor-kube-client-burst", "HELM_MONITOR_KUBE_CLIENT_BURST", _SHARED_LIMIT),
+    Foreign("object-patcher-kube-client-qps", "OBJECT_PATCHER_KUBE_CLIENT_QPS", _SHARED_LIMIT),
+    Foreign("object-patcher-kube-client-burst", "OBJECT_PATCHER_KUBE_CLIENT_BURST", _SHARED_LIMIT),
     Foreign(
-        "object-patcher-kube-client-timeout", "OBJECT_PATCHER_KUBE_CLIENT_TIMEOUT", "each request has its deadline"
+        "object-patcher-kube-client-timeout",
+        "OBJECT_PATCHER_KUBE_CLIENT_TIMEOUT",
+        "each request has a deadline of its own",
     ),
-    Foreign("ha", "ADDON_OPERATOR_HA", "a second operator waits for the end of the first one, with or without it"),
+    Foreign("ha", "ADDON_OPERATOR_HA", "a second operator waits until the first one has stopped, with or without it"),
     Foreign("tracing-otlp-endpoint", "TRACING_OTLP_ENDPOINT", _NO_TRACING),
     Foreign("tracing-otlp-auth-token", "TRACING_OTLP_AUTH_TOKEN", _NO_TRACING),
-    Foreign("use-nelm", "USE_NELM", "releases are made with helm"),
+    Foreign("use-nelm", "USE_NELM", "releases are installed with helm"),
     Foreign("helm3", "HELM3", ""),
-    Foreign("debug-http-addr", "DEBUG_HTTP_SERVER_ADDR", "debug commands are answered on --debug-unix-socket only"),
+    Foreign("debug-http-addr", "DEBUG_HTTP_SERVER_ADDR", "debug commands use --debug-unix-socket only"),
     Foreign("jq-library-path", "JQ_LIBRARY_PATH", "filters of bindings load no jq modules; hooks get the variable"),
 )

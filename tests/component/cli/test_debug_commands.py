@@ -161,7 +161,7 @@ async def test_a_stranger_on_the_socket(socket_path: Path, reply: bytes) -> None
         code, stdout, stderr = await _run("module", "list", socket_path=socket_path)
         stranger.join()
     assert (code, stdout) == (1, "")
-    assert stderr.startswith(f"Error: {socket_path}: no answer from an operator")
+    assert stderr.startswith(f"Error: {socket_path}: no response from an operator")
 
 
 @pytest.mark.parametrize(

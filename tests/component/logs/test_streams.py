@@ -86,7 +86,7 @@ def test_when_the_pipe_is_read_again_the_log_says_how_many_lines_are_missing() -
         while lines[-1]["msg"] == "flood":
             lines.append(json.loads(process.popen.stderr.readline()))
         missing = lines.pop()
-        assert missing["msg"] == "log lines were dropped: nobody read them"
+        assert missing["msg"] == "log lines were dropped: the output was not read in time"
         assert [line["number"] for line in lines] == list(range(len(lines)))
         assert missing["lines"] == 10_000 - len(lines)
         process.popen.send_signal(signal.SIGTERM)
