@@ -1,6 +1,6 @@
 """The helm program: one method for each of its commands that is needed.
 
-It only runs helm and says what came of it; what has to be run is decided in `release.py` and `deploy.py`.
+It only runs helm and returns the outcome; what has to be run is decided in `release.py` and `deploy.py`.
 Source: contract.md 2.12.
 """
 
@@ -12,7 +12,6 @@ import contextlib
 import dataclasses
 import os
 import shutil
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -20,7 +19,7 @@ from typing import Final
 from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import HelmError
-from addon_operator.helm import manifest
+from addon_operator.helm import manifest, release_size
 from addon_operator.helm.binary import HelmBinary, helm_environment, make_home
 from addon_operator.helm.chart import chart_files, prepare_chart
 from addon_operator.helm.labels import add_labels
@@ -37,11 +36,8 @@ from addon_operator.process import child
 from addon_operator.process.private_directory import PrivateDirectory
 from addon_operator.values.layers import EnabledBy
 
-RELEASE_LIMIT: Final = 2**20
-_WORTH_A_WARNING: Final = 900_000
 _MAY_BE_LARGE: Final = 500_000
 _LARGEST_OUTPUT: Final = 128 * 2**20
-_SHOWN_OBJECTS: Final = 5
 # Above helm's own deadline, so that it can report what it waited for.
 _LATER_S: Final = 30.0
 _WORTH_A_LINE_S: Final = 2.0
@@ -118,7 +114,7 @@ class HelmClient:
             history_max: HELM_HISTORY_MAX.
             extra_labels: put on every object.
             keep_files: keeps the files of runs.
-            on_operation: told module, operation (`template`, `upgrade`, `uninstall`) and duration in seconds.
+            on_operation: receives module, operation (`template`, `upgrade`, `uninstall`) and duration in seconds.
         """
         self._kube, self._binary, self._namespace = kube, binary, namespace
         self._runs, self._home = tmp_dir, cache_dir
@@ -174,13 +170,14 @@ class HelmClient:
                 return None
             parts = seen[0] if seen else ()
             if ended.code and is_too_large(ended.stderr_tail):
-                raise await asyncio.to_thread(self._too_large, request.name, chart, parts)
+                reason = await asyncio.to_thread(_explain_excess, chart, parts)
+                raise HelmError(f"module {request.name}: {reason}")
         self._check("upgrade", request.name, ended)
         await self._watch_size(request.name, parts, output)
         return _result(request.name, parts, output)
 
     async def template(self, request: ChartRequest, *, kube_version: str, apis: Discovery, exact: bool) -> str:
-        """Renders the chart as an upgrade of the existing release would; gives the digest of that, Helm hooks included.
+        """Renders the chart as an upgrade of the existing release would; returns its digest, Helm hooks included.
 
         Args:
             request: what.
@@ -273,7 +270,7 @@ class HelmClient:
         except OSError as error:
             raise _unusable(name, error) from error
         progress = asyncio.get_running_loop().call_later(
-            _WORTH_A_LINE_S, lambda: _log.info("helm is at work", module=name, reason=operation)
+            _WORTH_A_LINE_S, lambda: _log.info("helm is still running", module=name, operation=operation)
         )
         try:
             ended, output = await child.capture(
@@ -296,33 +293,17 @@ class HelmClient:
         raise HelmError(f"module {name}: helm {operation}{late}: {because}")
 
     async def _watch_size(self, name: str, parts: Sequence[Document], output: bytes) -> None:
-        size = await asyncio.to_thread(stored_size, [output]) if len(output) > _MAY_BE_LARGE else 0
-        if size > _WORTH_A_WARNING:
-            reason = f"{size} of {RELEASE_LIMIT} bytes; largest objects: {_largest(parts)}"
+        size = await asyncio.to_thread(release_size.stored_size, [output]) if len(output) > _MAY_BE_LARGE else 0
+        if reason := release_size.warning(size, parts):
             _log.warning("the release is almost too large to be stored", module=name, reason=reason)
 
-    @staticmethod
-    def _too_large(name: str, chart: Path, parts: Sequence[Document]) -> HelmError:
-        rendered = [part.text.encode() for part in parts]
-        files = [base64.b64encode(path.read_bytes()) for path in chart_files(chart)]
-        size, manifest_bytes = stored_size([*rendered, *files]), sum(map(len, rendered))
-        chart_bytes = sum(len(one) * 3 // 4 for one in files)
-        return HelmError(
-            f"module {name}: the release is too large to be stored: about {size} bytes, the limit is {RELEASE_LIMIT}; "
-            f"manifest {manifest_bytes} bytes, chart files {chart_bytes} bytes; largest objects: {_largest(parts)}"
-        )
+
+def _explain_excess(chart: Path, parts: Sequence[Document]) -> str:
+    return release_size.explain_excess(parts, [base64.b64encode(path.read_bytes()) for path in chart_files(chart)])
 
 
 def _unusable(name: str, error: OSError) -> HelmError:
     return HelmError(f"module {name}: files for helm: {error.filename}: {error.strerror}")
-
-
-def stored_size(parts: Iterable[bytes]) -> int:
-    """Returns how many bytes a release Secret needs for a release document: base64 of gzip."""
-    packer, size = zlib.compressobj(9, wbits=zlib.MAX_WBITS | 16), 0
-    for part in parts:
-        size += len(packer.compress(part))
-    return (size + len(packer.flush()) + 2) // 3 * 4
 
 
 def _result(name: str, parts: Sequence[Document], output: bytes) -> UpgradeResult:
@@ -334,7 +315,7 @@ def _result(name: str, parts: Sequence[Document], output: bytes) -> UpgradeResul
         revision=revision,
         rendered=manifest.rendered_digest(parts, hooks_of(release)),
         checksum=manifest.checksum(str(text or "")),
-        objects=tuple(one.key for one in manifest.objects(parts) if one.lasting),
+        objects=tuple(item.key for item in manifest.objects(parts) if item.lasting),
     )
 
 
@@ -344,8 +325,3 @@ def _release(name: str, output: bytes) -> JsonObject:
     except ValueError as error:
         raise HelmError(f"module {name}: helm upgrade: its output is not JSON") from error
     return release if isinstance(release, dict) else {}
-
-
-def _largest(parts: Iterable[Document]) -> str:
-    found = sorted(manifest.objects(parts), key=lambda one: one.size, reverse=True)[:_SHOWN_OBJECTS]
-    return ", ".join(f"{one.key} ({one.size} bytes)" for one in found) or "none"
