@@ -17,6 +17,8 @@ from addon_operator.app.observer import AttemptObserver, head_task
 from addon_operator.app.operator import Operator
 from addon_operator.bindings.hook_bindings import HookBindings
 from addon_operator.bindings.kubernetes import BindingMonitors
+from addon_operator.bindings.schedule import ScheduleBindings
+from addon_operator.bindings.webhooks import WebhookBindings
 from addon_operator.configmap.config import OperatorConfig
 from addon_operator.configmap.source import ConfigMapSource
 from addon_operator.configmap.writer import ConfigMapWriter
@@ -195,7 +197,11 @@ async def build(settings: Settings, edges: Edges, metrics: Metrics) -> Operator:
         conversion=conversion,
         settings=webhook_settings,
     )
-    bindings = HookBindings(monitors=monitors, cron=schedules, webhooks=webhooks, on_tick=events.ticked)
+    bindings = HookBindings(
+        monitors=monitors,
+        schedules=ScheduleBindings(schedules, on_tick=events.ticked),
+        webhooks=WebhookBindings(webhooks),
+    )
 
     # --- modules
     crds = CrdRollout(
@@ -212,7 +218,7 @@ async def build(settings: Settings, edges: Edges, metrics: Metrics) -> Operator:
         registry=registry,
         catalog=files.catalog,
         hooks=hooks,
-        reactions=bindings,
+        bindings=bindings,
         queues=queues,
         store=store,
         deployment=deployment,
@@ -267,7 +273,7 @@ async def build(settings: Settings, edges: Edges, metrics: Metrics) -> Operator:
             workers=settings.module_workers,
         ),
         global_hooks=GlobalHookHandler(
-            queues=queues, reactions=bindings, synchronizations=synchronizations, hooks=files.hooks
+            queues=queues, bindings=bindings, synchronizations=synchronizations, hooks=files.hooks
         ),
         registry=registry,
         crds=crds,

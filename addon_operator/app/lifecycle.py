@@ -173,7 +173,7 @@ class OperatorProcess:
                 if operator.status().startup is Startup.DONE:
                     await operator.drain()
                 status = operator.status()
-                await operator.bindings.withdraw_all()
+                await operator.bindings.webhooks.withdraw_all()
             modules = operator.inspector.modules()
         click.echo(modules_table(modules))
         return dataclasses.replace(status, failed=tuple(one.name for one in modules if one.last_error)).exit_code

@@ -32,18 +32,18 @@ class GlobalHookHandler:
     """Starts schedules, monitors and webhooks of global hooks for tasks."""
 
     def __init__(
-        self, *, queues: QueueSet, reactions: HookBindings, synchronizations: Synchronizations, hooks: LoadedHooks
+        self, *, queues: QueueSet, bindings: HookBindings, synchronizations: Synchronizations, hooks: LoadedHooks
     ) -> None:
         """Takes its dependencies.
 
         Args:
             queues: for webhooks that have to be retried.
-            reactions: starts bindings.
+            bindings: of all hooks.
             synchronizations: puts those that the start waits for into their queues.
             hooks: the global hooks.
         """
         self._queues = queues
-        self._reactions = reactions
+        self._bindings = bindings
         self._synchronizations = synchronizations
         self._hooks = hooks
 
@@ -57,10 +57,10 @@ class GlobalHookHandler:
         """
         match start:
             case EnableSchedules(hook=hook):
-                self._reactions.schedule(self._hook(hook))
+                self._bindings.schedules.start(self._hook(hook))
                 return Done()
             case EnableMonitors(hook=hook):
-                await self._reactions.monitors.synchronize((self._hook(hook),))
+                await self._bindings.monitors.synchronize((self._hook(hook),))
                 return Done(head=self._synchronizations.queue((hook,), task.reason))
             case EnableWebhooks():
                 return await self._serve_webhooks(task, start, queue)
@@ -73,7 +73,7 @@ class GlobalHookHandler:
         return found
 
     def _await_synchronization(self, task: Task) -> Outcome:
-        monitors = self._reactions.monitors
+        monitors = self._bindings.monitors
         progress = monitors.next_progress()
         hooks = [hook.id for hook in self._hooks.hooks]
         if monitors.synchronized(hooks):
@@ -86,9 +86,9 @@ class GlobalHookHandler:
         hook = self._hook(webhooks.hook)
         try:
             if webhooks.conversions_only:
-                await self._reactions.serve_conversions(hook)
+                await self._bindings.webhooks.serve_conversions(hook)
             else:
-                await self._reactions.serve_webhooks(hook)
+                await self._bindings.webhooks.serve(hook)
         except AddonOperatorError as error:
             if queue == _WEBHOOKS_QUEUE:
                 raise

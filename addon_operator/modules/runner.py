@@ -63,7 +63,7 @@ class ModuleRunner:
         registry: ModuleRegistry,
         catalog: HookCatalog,
         hooks: HookRuns,
-        reactions: HookBindings,
+        bindings: HookBindings,
         queues: QueueSet,
         store: ValuesStore,
         deployment: ModuleDeployment,
@@ -73,7 +73,7 @@ class ModuleRunner:
         self._registry = registry
         self._catalog = catalog
         self._hooks = hooks
-        self._reactions = reactions
+        self._bindings = bindings
         self._queues = queues
         self._store = store
         self._deployment = deployment
@@ -132,15 +132,15 @@ class ModuleRunner:
                     await self._run_hooks(module, state, "onStartup", activation)
                     state.started = True
                 case "start-monitors":
-                    await self._reactions.convert(module.name, _hooks(state))
-                    asked_for = await self._reactions.monitors.synchronize(_hooks(state))
+                    await self._bindings.webhooks.serve_conversions_of_module(module.name, _hooks(state))
+                    asked_for = await self._bindings.monitors.synchronize(_hooks(state))
                     state.watching = True
                     if asked_for:  # also those that are not waited for have to be put into their queues
                         return Paused()
                 case "await-synchronization":
                     return Paused()
                 case "start-reactions":
-                    await self._reactions.start(module.name, _hooks(state))
+                    await self._bindings.start(module.name, _hooks(state))
                     state.reacting = True
                 case "beforeHelm":
                     await self._run_hooks(module, state, "beforeHelm", activation)
@@ -163,7 +163,7 @@ class ModuleRunner:
             wanted=self._registry.is_enabled(module.name),
             started=state.started,
             watching=state.watching,
-            synchronized=self._reactions.monitors.synchronized(hook.id for hook in _hooks(state)),
+            synchronized=self._bindings.monitors.synchronized(hook.id for hook in _hooks(state)),
             reacting=state.reacting,
         )
 
@@ -174,7 +174,7 @@ class ModuleRunner:
             The runs of its hooks that are being ended.
         """
         state = self._registry.state(name)
-        self._reactions.pause(_hooks(state))
+        self._bindings.pause(_hooks(state))
         state.watching = state.reacting = False
         state.began_at = None
         return self._queues.end_hook_runs(name)
@@ -196,7 +196,7 @@ class ModuleRunner:
         if state.hooks is not None:
             kept = tuple(other for other in state.hooks.hooks if other.id != hook.id)
             state.hooks = dataclasses.replace(state.hooks, hooks=kept)
-        self._reactions.forget((hook,))
+        self._bindings.stop((hook,))
         state.reacting = False  # its webhooks go when those of the others are looked at again
 
     async def settle(self) -> None:
@@ -215,13 +215,13 @@ class ModuleRunner:
             if ending := self.suspend(name):
                 await asyncio.wait(ending, timeout=_ENDING_S)
             # Before the release goes: a webhook that nobody answers would hold it up.
-            await self._reactions.withdraw_module(name)
+            await self._bindings.webhooks.withdraw_module(name)
             await self._delete(module, state, activation)
         except AddonOperatorError as error:
             state.error = str(error)
             self._metrics.modules.delete_failed(name)
             raise
-        self._reactions.monitors.stop(hook.id for hook in _hooks(state))
+        self._bindings.monitors.stop(hook.id for hook in _hooks(state))
         self._store.forget_patches(module.key)
         self._registry.forget(name)
 
@@ -233,7 +233,7 @@ class ModuleRunner:
                 case "load-hooks":
                     await self._load_hooks(module, state, but_broken=True)
                     # Also what is deleted without having run in this process has snapshots (contract.md 6.3).
-                    await self._reactions.monitors.listed([hook for hook in _hooks(state) if _deletes(hook)])
+                    await self._bindings.monitors.listed([hook for hook in _hooks(state) if _deletes(hook)])
                     facts = dataclasses.replace(facts, hooks_loaded=True)
                 case "beforeDeleteHelm":
                     await self._run_hooks(module, state, "beforeDeleteHelm", activation)
@@ -260,7 +260,7 @@ class ModuleRunner:
         """
         state = self._registry.state(name)
         self._forget_hooks(name, state)
-        await self._reactions.withdraw_module(name)
+        await self._bindings.webhooks.withdraw_module(name)
 
     def forget_files(self, module_dir: Path) -> None:
         """Drops what is remembered of the files of a module directory that is gone."""
@@ -298,7 +298,7 @@ class ModuleRunner:
         """Ends what the former hooks react to: files have changed, so everything of it begins anew."""
         # Also those that run: their contexts are of events before the change.
         self._queues.end_hook_runs(name)
-        self._reactions.forget(_hooks(state))
+        self._bindings.stop(_hooks(state))
         state.watching = state.reacting = False
 
     async def _run_hooks(self, module: Module, state: ModuleState, binding: ModuleBinding, activation: str) -> bool:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from addon_operator.bindings.hook_bindings import HookBindings
 from addon_operator.bindings.kubernetes import BindingMonitors
+from addon_operator.bindings.schedule import ScheduleBindings
+from addon_operator.bindings.webhooks import WebhookBindings
 from addon_operator.configmap.config import OperatorConfig
 from addon_operator.configmap.writer import ConfigMapWriter
 from addon_operator.dispatch.converge import ConvergeHandler
@@ -285,12 +287,13 @@ class Bench:
         self.reviewer = HookReviewer(
             hooks=hooks, registry=self.registry, events=self.events, metrics=self.metrics.hook_runs
         )
-        reactions = HookBindings(
-            monitors=self.monitors, cron=self.cron, webhooks=self.webhooks, on_tick=self.events.ticked
-        )
+        bindings = HookBindings(
+            monitors=self.monitors, schedules=ScheduleBindings(self.cron, on_tick=self.events.ticked),
+            webhooks=WebhookBindings(self.webhooks),
+        )  # fmt: skip
         crds = CrdRollout(self.registry, NoCrds())
         runner = ModuleRunner(
-            registry=self.registry, catalog=self.catalog, hooks=hooks, reactions=reactions, metrics=self.metrics,
+            registry=self.registry, catalog=self.catalog, hooks=hooks, bindings=bindings, metrics=self.metrics,
             queues=self.queues, store=self.store,
             deployment=NoCharts(self.releases), crds=crds,
         )  # fmt: skip
@@ -316,7 +319,7 @@ class Bench:
                 monitors=self.monitors, synchronizations=synchronizations, workers=4,
             ),
             global_hooks=GlobalHookHandler(
-                queues=self.queues, reactions=reactions, synchronizations=synchronizations, hooks=self.global_hooks,
+                queues=self.queues, bindings=bindings, synchronizations=synchronizations, hooks=self.global_hooks,
             ),
             registry=self.registry, crds=crds, holding=self.holding, config=self.config,
             enablement=self.enablement,
