@@ -87,9 +87,8 @@ class Healing:
             await self._cluster.refresh()
         self._follow(release, wanted)
         if just_deployed:
-            existing = self._tracker.objects(release)
-            self._tracker.confirm(existing)
-            self._deletions.forget(existing)
+            self._tracker.confirm(release)
+            self._deletions.forget(self._tracker.objects(release))
 
     def forget(self, release: str) -> None:
         """Stops following a release."""
@@ -165,7 +164,7 @@ class Healing:
         listed = self._watcher.listed
         unsure = [key for key in self._tracker.unshown(release) if gvk(key) in listed]
         missing = {key for key in unsure if not await self._exists(key)}
-        self._tracker.confirm(self._tracker.objects(release) - missing, missing=missing)
+        self._tracker.confirm(release, missing=missing)
         if missing:
             await self._refresh(release)
         found = missing.intersection(self._tracker.unshown(release))
@@ -175,12 +174,12 @@ class Healing:
         """Waits until all kinds of a release are listed that may be and are served."""
         if any(self._resource(key) for key in self._tracker.unserved(release)):
             self._follow(release, self._all_objects(release))
-        kinds = {gvk(key) for key in self._tracker.objects(release)}
+        kinds = self._tracker.kinds_of(release)
         try:
             await self._watcher.wait_listed(kinds, timeout_s)
         except KubeError:
             await self._refresh(release)
-            if {gvk(key) for key in self._tracker.objects(release)} == kinds:
+            if self._tracker.kinds_of(release) == kinds:
                 raise
             await self._wait_listed(release, timeout_s)
 
@@ -229,7 +228,7 @@ class Healing:
         for key in keys:
             for release in self._tracker.releases_of(key):
                 by_release.setdefault(release, set()).add(key)
-        for release, deleted in by_release.items():
+        for release, deleted in sorted(by_release.items()):
             self._reporter.deleted(release, deleted, expected=expected & deleted)
 
     def _definition_changed(self, event: WatchEvent, definition: JsonObject) -> None:

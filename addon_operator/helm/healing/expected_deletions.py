@@ -7,7 +7,7 @@ purpose stays so until it exists again.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from addon_operator.kube.refs import ObjectKey
@@ -46,10 +46,9 @@ class ExpectedDeletions:
         if self._until.get(key) == math.inf:
             del self._until[key]
 
-    def forget(self, keys: Iterable[ObjectKey]) -> None:
+    def forget(self, keys: Collection[ObjectKey]) -> None:
         """Forgets all announcements about these objects, also of deletions that are over."""
-        for key in keys:
-            self._until.pop(key, None)
+        self.retain(lambda key: key not in keys)
 
     def retain(self, is_wanted: Callable[[ObjectKey], bool]) -> None:
         """Forgets all objects but these."""

@@ -43,6 +43,10 @@ class ObjectTracker:
         """
         self._namespace = namespace
         self._releases: dict[str, _Release] = {}
+        # Which releases an object belongs to, and which objects of a release no watch shows: kept, since events of many
+        # objects and questions about many releases come often.
+        self._owners: dict[ObjectKey, tuple[str, ...]] = {}
+        self._unshown: dict[str, set[ObjectKey]] = {}
         self._kinds: dict[GroupVersionKind, Resource] = {}
         self._present: dict[GroupVersionKind, set[ObjectKey]] = {}
         # They exist, although the watch does not show them: helm or the API server said so.
@@ -75,13 +79,19 @@ class ObjectTracker:
                 served.add(dataclasses.replace(key, namespace=namespace))
         before, kinds = self._releases.get(release, _Release()), frozenset(map(gvk, served))
         self._releases[release] = _Release(frozenset(served), frozenset(unserved), before.reported & unserved, kinds)
-        self._drop_unused(before.objects - served)
+        added = served - before.objects
+        for key in added:
+            self._owners[key] = (*self._owners.get(key, ()), release)
+        unshown = {key for key in added if key not in self._present.get(gvk(key), ())}
+        self._unshown[release] = (self._unshown.get(release, set()) & served) | unshown
+        self._release(release, before.objects - served)
 
     def forget(self, release: str) -> None:
         """Stops following a release."""
         before = self._releases.pop(release, None)
         if before is not None:
-            self._drop_unused(before.objects)
+            del self._unshown[release]
+            self._release(release, before.objects)
 
     def follows(self, release: str) -> bool:
         """Returns whether a release is followed."""
@@ -90,6 +100,10 @@ class ObjectTracker:
     def objects(self, release: str) -> frozenset[ObjectKey]:
         """Returns the objects of a release whose kinds are served; none if it is not followed."""
         return self._releases.get(release, _Release()).objects
+
+    def kinds_of(self, release: str) -> frozenset[GroupVersionKind]:
+        """Returns the kinds of `objects`."""
+        return self._releases.get(release, _Release()).kinds
 
     def unserved(self, release: str) -> frozenset[ObjectKey]:
         """Returns the objects of a release whose kinds nobody serves; none if it is not followed."""
@@ -117,30 +131,34 @@ class ObjectTracker:
         if present is not None and key not in present:
             present.add(key)
             self._confirmed.discard(key)
+            for release in self._owners.get(key, ()):
+                self._unshown[release].discard(key)
 
     def remove(self, key: ObjectKey) -> bool:
         """Notes that an object was deleted; returns whether a watch has shown it before."""
         present = self._present.get(gvk(key), set())
-        known = key in present
-        present.discard(key)
-        return known
+        if key not in present:
+            return False
+        present.remove(key)
+        for release in self._owners.get(key, ()):
+            self._unshown[release].add(key)
+        return True
 
     def remove_kinds_of(self, definition: str) -> frozenset[ObjectKey]:
         """Notes that the objects of a deleted CustomResourceDefinition are gone; returns those that watches showed."""
-        gone: set[ObjectKey] = set()
-        for kind in self._defined_by(definition):
-            gone |= self._present[kind]
-            self._present[kind].clear()
-        return frozenset(gone)
+        gone = frozenset(key for kind in self._defined_by(definition) for key in self._present[kind])
+        for key in gone:
+            self.remove(key)
+        return gone
 
-    def confirm(self, keys: Iterable[ObjectKey], *, missing: Collection[ObjectKey] = ()) -> None:
-        """Notes that objects exist, whether or not the watch shows them, and that others do not."""
+    def confirm(self, release: str, *, missing: Collection[ObjectKey] = ()) -> None:
+        """Notes that the objects of a release exist, even if no watch shows them, except those that are missing."""
+        self._confirmed |= self._unshown.get(release, set())
         self._confirmed.difference_update(missing)
-        self._confirmed.update(key for key in keys if key not in self._present.get(gvk(key), ()))
 
     def unshown(self, release: str) -> tuple[ObjectKey, ...]:
         """Returns the objects of a release that no watch shows, sorted, whether or not they are confirmed."""
-        return tuple(sorted(key for key in self.objects(release) if key not in self._present.get(gvk(key), ())))
+        return tuple(sorted(self._unshown.get(release, ())))
 
     def missing(self, release: str, *, listed: Collection[GroupVersionKind]) -> tuple[ObjectKey, ...]:
         """Returns the objects of a release that seem to be gone, sorted.
@@ -152,8 +170,8 @@ class ObjectTracker:
         return tuple(key for key in self.unshown(release) if gvk(key) in listed and key not in self._confirmed)
 
     def releases_of(self, key: ObjectKey) -> list[str]:
-        """Returns the releases that an object belongs to."""
-        return [release for release, state in self._releases.items() if key in state.objects]
+        """Returns the releases that an object belongs to, sorted."""
+        return sorted(self._owners.get(key, ()))
 
     def deleted_with(self, deleted: ObjectKey) -> frozenset[ObjectKey]:
         """Returns the followed objects that go away when one is deleted, whichever version of its API names it.
@@ -180,8 +198,14 @@ class ObjectTracker:
     def _defined_by(self, definition: str) -> set[GroupVersionKind]:
         return {kind for kind, resource in self._kinds.items() if f"{resource.plural}.{resource.group}" == definition}
 
-    def _drop_unused(self, dropped: Iterable[ObjectKey]) -> None:
-        self._confirmed.difference_update(key for key in dropped if not self.releases_of(key))
+    def _release(self, release: str, dropped: Iterable[ObjectKey]) -> None:
+        """Forgets that objects belong to a release, and kinds that are used no longer."""
+        for key in dropped:
+            others = tuple(owner for owner in self._owners.pop(key) if owner != release)
+            if others:
+                self._owners[key] = others
+            else:
+                self._confirmed.discard(key)
         used = {kind for state in self._releases.values() for kind in state.kinds}
         self._kinds = {kind: resource for kind, resource in self._kinds.items() if kind in used}
         self._present = {kind: self._present.get(kind, set()) for kind in self._kinds}

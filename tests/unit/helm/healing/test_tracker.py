@@ -34,7 +34,11 @@ def follow(tracker: ObjectTracker, release: str, names: str) -> None:
 
 
 def play(*steps: str) -> ObjectTracker:
-    """Does these steps: `follow RELEASE NAMES`, `forget RELEASE`, `add NAME`, `remove NAME`, `confirm NAME`, ..."""
+    """Does these steps.
+
+    They are `follow RELEASE NAMES`, `forget RELEASE`, `add NAME`, `remove NAME`, `confirm RELEASE`, `deny NAME` and
+    `undefine DEFINITION`.
+    """
     tracker = ObjectTracker("ns")
     for step in steps:
         word, _, about = step.partition(" ")
@@ -49,9 +53,9 @@ def play(*steps: str) -> ObjectTracker:
             case "remove":
                 tracker.remove(KEYS[about])
             case "confirm":
-                tracker.confirm([KEYS[about]])
+                tracker.confirm(about)
             case "deny":
-                tracker.confirm([], missing=[KEYS[about]])
+                tracker.confirm("one", missing=[KEYS[about]])
             case "undefine":
                 tracker.remove_kinds_of(about)
     return tracker
@@ -69,14 +73,16 @@ def missing(tracker: ObjectTracker, release: str = "one") -> str:
         pytest.param(["follow one a b", "add b"], "a", id="shown"),
         pytest.param(["follow one a b", "add a", "add b", "remove a"], "a", id="deleted"),
         pytest.param(["follow one a", "add a", "remove a", "add a"], "", id="created again"),
-        pytest.param(["follow one a", "confirm a"], "", id="exists without being shown"),
-        pytest.param(["follow one a", "confirm a", "deny a"], "a", id="confirmed and denied"),
-        pytest.param(["follow one a", "confirm a", "add a", "remove a"], "a", id="confirmed, shown, deleted"),
-        pytest.param(["follow one a", "add a", "confirm a", "remove a"], "a", id="shown, confirmed, deleted"),
+        pytest.param(["follow one a", "confirm one"], "", id="exists without being shown"),
+        pytest.param(["follow one a", "confirm one", "deny a"], "a", id="confirmed and denied"),
+        pytest.param(["follow one a", "confirm one", "add a", "remove a"], "a", id="confirmed, shown, deleted"),
+        pytest.param(["follow one a", "add a", "confirm one", "remove a"], "a", id="shown, confirmed, deleted"),
         pytest.param(["follow one a", "add a", "follow one a b", "add b"], "", id="followed again"),
-        pytest.param(["follow one a", "confirm a", "forget one", "follow one a"], "a", id="a confirmation ends"),
+        pytest.param(["follow one a", "confirm one", "forget one", "follow one a"], "a", id="a confirmation ends"),
         pytest.param(
-            ["follow one a", "follow two a", "confirm a", "forget two"], "", id="a confirmation that others need stays"
+            ["follow one a", "follow two a", "confirm one", "forget two"],
+            "",
+            id="a confirmation that others need stays",
         ),
         pytest.param(["follow one a", "add a", "forget one", "follow one a"], "a", id="unwatched in between"),
         pytest.param(["follow one review"], "", id="cannot be watched"),
