@@ -1,25 +1,24 @@
-"""Which losses healing reports when hooks delete on purpose: a small API in memory, virtual time."""
+"""Which losses healing reports when hooks delete on purpose: an API server in memory, virtual time."""
 
 from __future__ import annotations
 
 import asyncio
-import datetime
 import itertools
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import TypeVar, cast
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import pytest
 
-from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import KubeError
 from addon_operator.helm.cluster import Cluster
 from addon_operator.helm.healing import Healing
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.discovery import Discovery
-from addon_operator.kube.reachability import Reachability
-from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, ObjectKey, Resource
+from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, ObjectKey, Resource, metadata_of
 from tests.fakes import clock
+from tests.fakes.api_objects import BEGINNING
+from tests.fakes.api_server import FakeApiServer
 
 T = TypeVar("T")
 VERBS = ("get", "list", "watch")
@@ -38,6 +37,13 @@ KEYS = {
     name: ObjectKey(resource.api_version, resource.kind, "ns" if resource.namespaced else "", name)
     for name, resource in RESOURCES.items()
 }
+MANAGED: JsonObject = {"app.kubernetes.io/managed-by": "Helm"}
+SPEC: JsonObject = {
+    "group": "example.com",
+    "scope": "Cluster",
+    "names": {"plural": "things", "kind": "Thing"},
+    "versions": [{"name": "v1", "served": True, "storage": True}],
+}
 HELD = [key for name, key in KEYS.items() if name != DEFINITION]
 MEANT = {
     **KEYS,
@@ -49,86 +55,57 @@ MEANT = {
 }
 
 
-class Api:
-    """Lists and watches of what it is told there is."""
+class Api(FakeApiServer):
+    """An API server of the objects above, by their short names."""
 
     def __init__(self) -> None:
-        self.reachability = Reachability()
-        self.forbidden = ""
-        self.not_found_by_proxy = False
-        self.asked = 0
-        self.served = list(RESOURCES.values())
-        self._objects: dict[str, dict[str, JsonObject]] = {}
-        self._watches: dict[str, list[asyncio.Queue[bytes]]] = {}
-        self._numbers = itertools.count(1)
+        super().__init__(namespaces=("ns",))
+        self.register(SCALER)
+        self._touches = itertools.count()
 
-    async def request(self, method: str, path: str, **_options: object) -> bytes:
-        if path in {"/api", "/apis"}:
-            return self._discovery(core=path == "/api")
-        if path == "/version":
-            return b'{"gitVersion": "v1.36.0"}'
-        for name, resource in RESOURCES.items():
-            if path == resource.path("ns", name) and self.not_found_by_proxy:
-                raise KubeError("404 page not found", status=404, reason="Not Found")
-            if path == resource.path("ns", name):
-                return self._one(self._objects.get(resource.path(), {}).get(name))
-        if path == self.forbidden:
-            raise KubeError("no", status=403, reason="Forbidden")
-        items: list[JsonValue] = list(self._objects.get(path, {}).values())
-        return jsondoc.dumps({"metadata": {"resourceVersion": str(next(self._numbers))}, "items": items})
+    @property
+    def discoveries(self) -> int:
+        return self.asked.count(("GET", "/apis"))
 
-    def _one(self, document: JsonObject | None) -> bytes:
-        if document is None:
-            raise KubeError("not found", status=404, reason="NotFound")
-        return jsondoc.dumps(document)
-
-    def _discovery(self, *, core: bool) -> bytes:
-        self.asked += core
-        groups: list[JsonValue] = [
-            {"metadata": {"name": resource.group}, "versions": [{"version": resource.version, "resources": [item]}]}
-            for resource in self.served
-            for item in [_discovered(resource)]
-            if core is not bool(resource.group)
-        ]
-        return jsondoc.dumps({"kind": "APIGroupDiscoveryList", "items": groups})
-
-    async def stream(self, path: str, *, query: Mapping[str, str], **_options: object) -> AsyncGenerator[bytes, None]:
-        if "sendInitialEvents" in query:
-            raise KubeError("lists are not streamed", status=422, reason="Invalid")
-        lines = asyncio.Queue[bytes]()
-        self._watches.setdefault(path, []).append(lines)
-        while True:
-            yield await lines.get()
-
-    def make(self, name: str, **metadata: str) -> None:
-        self._put("ADDED", name, {"uid": str(next(self._numbers)), **metadata})
+    def make(self, name: str) -> None:
+        resource, key = RESOURCES[name], KEYS[name]
+        if self.find(resource, key.namespace, name) is not None:
+            self._put(name, finalizers=None)  # it was held, and goes
+        content: JsonObject = {"spec": SPEC} if name == DEFINITION else {}
+        metadata: JsonObject = {"name": name, "namespace": key.namespace, "labels": MANAGED}
+        self.put({"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **content})
 
     def touch(self, name: str) -> None:
-        self._put("MODIFIED", name, self._metadata(name))
+        self._put(name, annotations={"touched": str(next(self._touches))})
 
     def terminate(self, name: str) -> None:
-        self._put("MODIFIED", name, {**self._metadata(name), "deletionTimestamp": "2026-01-01T00:00:00Z"})
+        self._put(name, finalizers=["example.com/hold"])
+        self.remove(RESOURCES[name], KEYS[name].namespace, name)
 
     def delete(self, name: str) -> None:
-        self._put("DELETED", name, self._metadata(name))
-        del self._objects[RESOURCES[name].path()][name]
+        if metadata_of(self._existing(name)).get("finalizers"):
+            self._put(name, finalizers=None)
+        else:
+            self.remove(RESOURCES[name], KEYS[name].namespace, name)
 
-    def _metadata(self, name: str) -> JsonObject:
-        return cast("JsonObject", self._objects[RESOURCES[name].path()][name]["metadata"])
+    def refuse(self, *paths: str, status: int, reason: str) -> None:
+        """Refuses requests to these paths, until it is called again."""
 
-    def _put(self, kind: str, name: str, metadata: Mapping[str, JsonValue]) -> None:
-        place: JsonObject = {"name": name, "namespace": KEYS[name].namespace}
-        document: JsonObject = {"metadata": {**metadata, **place, "resourceVersion": str(next(self._numbers))}}
-        path = RESOURCES[name].path()
-        self._objects.setdefault(path, {})[name] = document
-        for watch in self._watches.get(path, []):
-            watch.put_nowait(jsondoc.dumps({"type": kind, "object": document}))
+        def fault(_method: str, path: str) -> KubeError | None:
+            return KubeError("refused", status=status, reason=reason) if path in paths else None
 
+        self.fault = fault
 
-def _discovered(resource: Resource) -> JsonObject:
-    scope = "Namespaced" if resource.namespaced else "Cluster"
-    kind: JsonObject = {"kind": resource.kind}
-    return {"resource": resource.plural, "responseKind": kind, "scope": scope, "verbs": list(resource.verbs)}
+    def _existing(self, name: str) -> JsonObject:
+        existing = self.find(RESOURCES[name], KEYS[name].namespace, name)
+        assert existing is not None
+        return existing
+
+    def _put(self, name: str, **metadata: JsonValue) -> None:
+        existing = self._existing(name)
+        wanted = {**metadata_of(existing), **metadata}
+        changed: JsonObject = {field: value for field, value in wanted.items() if value is not None}
+        self.put({**existing, "metadata": changed})
 
 
 class Ignored:
@@ -171,9 +148,10 @@ class Site:
                 await asyncio.sleep(float(about))
                 return
             case "permit":
-                self.api.forbidden = ""
+                self.api.refuse(status=0, reason="")
             case "misroute":
-                self.api.not_found_by_proxy = True
+                objects = [resource.path("ns", name) for name, resource in RESOURCES.items()]
+                self.api.refuse(*objects, status=404, reason="Not Found")
             case "make" | "touch" | "terminate" | "delete":
                 getattr(self.api, word)(about)
             case "pause" | "resume" | "forget":
@@ -186,11 +164,12 @@ class Site:
 
 
 async def play(*steps: str, look: Callable[[Site], Awaitable[T]], forbidden: str = "") -> T:
-    """Answers what `look` sees after these steps."""
+    """Returns what `look` sees after these steps."""
     site = Site()
-    for name in KEYS:
+    for name in (DEFINITION, *(name for name in KEYS if name != DEFINITION)):
         site.api.make(name)
-    site.api.forbidden = forbidden
+    if forbidden:
+        site.api.refuse(forbidden, status=403, reason="Forbidden")
     running = asyncio.create_task(site.healing.run(), name="healing")
     for step in ("follow", "follow-too", *steps):
         await site.do(step)
@@ -285,24 +264,27 @@ def test_the_next_module_run_misses_it_all_the_same() -> None:
     assert clock.run(play("expect a", "delete a", look=look)) == (gone, gone, [])
 
 
-@pytest.mark.parametrize(
-    ("created", "asked"), [("2026-01-01T12:00:00Z", 0), ("2026-01-01T12:01:05Z", 1)], ids=["before", "after"]
-)
-def test_a_definition_in_the_first_list_that_came_after_the_first_answer_is_asked_for(created: str, asked: int) -> None:
+@pytest.mark.parametrize(("asked_after_s", "discoveries"), [(60, 0), (-5, 1)], ids=["before", "after"])
+def test_a_definition_in_the_first_list_that_came_after_the_first_answer_is_asked_for(
+    asked_after_s: float, discoveries: int
+) -> None:
+    """The list of what is served that is known from the start was asked for before, or after, it was made."""
+
     async def run() -> int:
         api = Api()
-        api.make(DEFINITION, creationTimestamp=created)
-        answered = datetime.datetime(2026, 1, 1, 12, 1, tzinfo=datetime.UTC).timestamp()
+        api.make(DEFINITION)
         client = KubeClient(api)
-        cluster = Cluster(client, "", Discovery(RESOURCES.values(), []), asked_at=answered)
-        running = asyncio.create_task(Healing(client, "ns", cluster=cluster, events=Ignored()).run(), name="healing")
+        asked_at = BEGINNING.timestamp() + asked_after_s
+        cluster = Cluster(client, "", Discovery(RESOURCES.values(), []), asked_at=asked_at)
+        healing = Healing(client, "ns", cluster=cluster, events=Ignored())
+        running = asyncio.create_task(healing.run(), name="healing")
         await asyncio.sleep(1)
         await cluster.renew()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        return api.asked
+        return api.discoveries
 
-    assert clock.run(run()) == asked
+    assert clock.run(run()) == discoveries
 
 
 @pytest.mark.parametrize("permitted", [False, True])
@@ -322,7 +304,7 @@ def test_not_found_by_a_proxy_says_nothing_about_the_object() -> None:
         with pytest.raises(KubeError, match="though the API server serves the kind") as caught:
             await site.healing.confirm_missing("one")
         assert caught.value.status == 502
-        site.api.not_found_by_proxy = False
+        site.api.refuse(status=0, reason="")
         return await site.healing.confirm_missing("one")
 
     assert clock.run(play("delete a", "misroute", look=look)) == (KEYS["a"],)
@@ -332,7 +314,6 @@ def test_objects_of_a_kind_that_is_not_served_any_more_are_missing() -> None:
     """The API server itself answers requests for such a kind like a proxy, without a Status."""
 
     async def look(site: Site) -> tuple[ObjectKey, ...]:
-        site.api.served = [CONFIG_MAP, SCALER, CUSTOM_RESOURCE_DEFINITIONS]
         return await site.healing.confirm_missing("one")
 
-    assert clock.run(play("delete thing", "misroute", look=look)) == (KEYS["thing"],)
+    assert clock.run(play(f"delete {DEFINITION}", look=look)) == (KEYS["thing"],)
