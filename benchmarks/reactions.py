@@ -181,7 +181,7 @@ async def _create(client: KubeClient, path: str, documents: Iterable[JsonObject]
     """Creates objects one after another; answers when the last answer came."""
     answered = 0.0
     for body in map(dumps, documents):
-        await client.request("POST", path, body=body)
+        await client.api.request("POST", path, body=body)
         answered = time.time()
     return answered
 
@@ -389,7 +389,7 @@ def _shared_memory(name: str, text: str, many: Cost, one: Cost, target_mib: floa
 
 async def _watches(client: KubeClient) -> int:
     """Asks the API server how many watches of ConfigMaps it serves, to whomever."""
-    text = (await client.request("GET", "/metrics", accept="text/plain")).decode()
+    text = (await client.api.request("GET", "/metrics", accept="text/plain")).decode()
     found = re.findall(r"^apiserver_longrunning_requests\{([^}]*)\} ([0-9.e+]+)$", text, re.MULTILINE)
     wanted = ('resource="configmaps"', 'verb="WATCH"')
     return sum(int(float(count)) for labels, count in found if all(label in labels.split(",") for label in wanted))
@@ -397,7 +397,7 @@ async def _watches(client: KubeClient) -> int:
 
 async def _listed_mib(client: KubeClient, namespace: str) -> float:
     """Asks how large the ConfigMaps of a namespace are as JSON."""
-    return len(await client.request("GET", f"/api/v1/namespaces/{namespace}/configmaps")) / 2**20
+    return len(await client.api.request("GET", f"/api/v1/namespaces/{namespace}/configmaps")) / 2**20
 
 
 _Measure: TypeAlias = Callable[[Laboratory, Set[str]], Awaitable[list[Figure]]]

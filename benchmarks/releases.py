@@ -100,14 +100,14 @@ class ReleaseWatch:
         path = f"/api/v1/namespaces/{self._namespace}/configmaps"
         data: JsonObject = {section: yamldoc.dump(self._sections[section])}
         await _create(self._client, path, {"metadata": {"name": "addon-operator"}})
-        await self._client.request(
+        await self._client.api.request(
             "PATCH", f"{path}/addon-operator", body=dumps({"data": data}), content_type="application/merge-patch+json"
         )
 
 
 async def _create(client: KubeClient, path: str, document: JsonObject) -> None:
     try:
-        await client.request("POST", path, body=dumps(document))
+        await client.api.request("POST", path, body=dumps(document))
     except KubeError as error:
         if error.status != 409:
             raise

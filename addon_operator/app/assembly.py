@@ -43,6 +43,7 @@ from addon_operator.kube.events import EventRecorder
 from addon_operator.kube.informers.monitor import Monitors
 from addon_operator.kube.patcher import ObjectPatcher
 from addon_operator.kube.refs import ObjectKey
+from addon_operator.kube.retries import retry_until_answered
 from addon_operator.metrics.operator import Metrics
 from addon_operator.modules.crd_rollout import CrdRollout
 from addon_operator.modules.crds import CrdInstaller
@@ -82,7 +83,7 @@ async def build(settings: Settings, edges: Edges, metrics: Metrics) -> Operator:
     async with asyncio.TaskGroup() as group:
         reading = group.create_task(read_files(settings, engine, metrics), name="read files")
         finding = group.create_task(edges.find_helm(count_helm), name="find helm")
-        asking = group.create_task(client.patiently(lambda: Cluster.ask(client)), name="ask the cluster")
+        asking = group.create_task(retry_until_answered(lambda: Cluster.ask(client)), name="ask the cluster")
     files, helm, cluster = reading.result(), finding.result(), asking.result()
 
     # --- state, queues, events

@@ -28,6 +28,7 @@ from addon_operator.helm.healing import Healing
 from addon_operator.helm.storage import ReleaseStorage
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.events import EventRecorder
+from addon_operator.kube.retries import retry_until_answered
 from addon_operator.logs import get_logger
 from addon_operator.logs.event_id import new_event
 from addon_operator.metrics.operator import Metrics
@@ -89,7 +90,7 @@ class Operator:
             start_watch = await stack.enter_async_context(background_tasks())
             start_watch(self.client.reachability.run(), "whether the API server answers")
             start_watch(self.monitors.run(), "monitors of hooks")
-            self.config.load(await self.client.patiently(self.source.read))
+            self.config.load(await retry_until_answered(self.source.read))
             self._check_static_values()
             start_watch(self.storage.run(self.deployment.on_release_changed), "informer of releases")
             start_watch(self.healing.run(), "healing")

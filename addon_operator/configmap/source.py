@@ -11,10 +11,11 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
-from addon_operator.kube.client import KubeClient, retry_on_conflict
+from addon_operator.kube.client import KubeClient
 from addon_operator.kube.history import version_number
 from addon_operator.kube.informers.reflector import Reflector
 from addon_operator.kube.refs import CONFIG_MAPS, ObjectRef, WatchEvent, metadata_of
+from addon_operator.kube.retries import retry_on_conflict
 from addon_operator.logs import get_logger
 
 log = get_logger("configmap")

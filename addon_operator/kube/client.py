@@ -11,9 +11,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
-import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import Final, Literal, Protocol, TypeVar
+from collections.abc import AsyncGenerator, Mapping
+from typing import Final, Literal, Protocol
 
 from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonObject, JsonValue
@@ -22,24 +21,13 @@ from addon_operator.kube import discovery
 from addon_operator.kube.history import History
 from addon_operator.kube.reachability import Reachability
 from addon_operator.kube.refs import ObjectRef, Resource
-from addon_operator.logs import get_logger
-from addon_operator.retry import Backoff, RetryPolicy
-
-_log = get_logger("kube")
+from addon_operator.kube.retries import retry_until_answered
 
 _JSON: Final = "application/json"
 # As client-go's metadata client: servers that do not know the short form may send whole objects.
 METADATA_ONLY: Final = f"application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{_JSON}"
 METADATA_ONLY_LIST: Final = f"application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{_JSON}"
 TIMEOUT_S: Final = 30.0
-
-_WAIT_FOR_SERVER = RetryPolicy(0.2, 5.0)
-# Not 404: a server that is about to start has no pages yet.
-_REFUSALS: Final = frozenset({400, 401, 403, 405, 406, 409, 422})
-_CONTENTION = RetryPolicy(0.02, 1.0)
-_MOST_ATTEMPTS: Final = 10
-
-_T = TypeVar("_T")
 
 Propagation = Literal["Foreground", "Background", "Orphan"]
 
@@ -126,8 +114,6 @@ class KubeClient:
         """Takes what it uses; sends nothing yet."""
         self.api = api
         self.history = History()
-        # For those who still build paths and decode JSON themselves.
-        self.request, self.stream = api.request, api.stream
 
     @property
     def reachability(self) -> Reachability:
@@ -285,35 +271,13 @@ class KubeClient:
         """Asks for the server's version, such as `v1.36.3`; empty if it does not say."""
         return str((await self._send("GET", "/version", timeout_s=timeout_s)).get("gitVersion") or "")
 
-    async def patiently(self, ask: Callable[[], Awaitable[_T]]) -> _T:
-        """Asks again until the API server answers, and says in the log that it does so.
-
-        Raises:
-            KubeError: it answers, and refuses (4xx), or there are no credentials to ask it with.
-        """
-        backoff = Backoff(_WAIT_FOR_SERVER, warns_at=1, warns_again_every=10)
-        while True:
-            try:
-                answer = await ask()
-            except KubeError as error:
-                if error.status in _REFUSALS or error.reason == "Credentials":
-                    raise
-                delay_s = max(backoff.failed(), error.retry_after_s or 0.0)
-                log = _log.warning if backoff.take_warning() else _log.debug
-                log("waiting for the API server", error=error, reason=error.reason, attempt=backoff.failures)
-                await asyncio.sleep(delay_s)
-            else:
-                if backoff.failures:
-                    _log.info("the API server answers", attempt=backoff.failures + 1)
-                return answer
-
     async def wait_reachable(self) -> str:
         """Waits until the API server answers; returns its version.
 
         Raises:
-            KubeError: as `patiently`.
+            KubeError: as `retry_until_answered`.
         """
-        return await self.patiently(lambda: self.server_version(timeout_s=10))
+        return await retry_until_answered(lambda: self.server_version(timeout_s=10))
 
     async def _check_absent(self, error: KubeError, ref: ObjectRef) -> None:
         """Raises the error unless it says that there is no such object; asks what is served if it says too little."""
@@ -341,22 +305,6 @@ class KubeClient:
             method, path, query=query, body=data, content_type=content_type, accept=accept, timeout_s=timeout_s
         )
         return _decoded(answer, f"{method} {path}")
-
-
-async def retry_on_conflict(attempt: Callable[[], Awaitable[_T]]) -> _T:
-    """Repeats an attempt to read and write an object as long as others write it in between, with growing pauses.
-
-    Raises:
-        KubeError: what the attempt raises that is no conflict, or the last conflict of ten.
-    """
-    for failures in range(1, _MOST_ATTEMPTS):
-        try:
-            return await attempt()
-        except KubeError as error:
-            if not error.conflict:
-                raise
-        await asyncio.sleep(_CONTENTION.delay_s(failures) * random.uniform(0.5, 1.5))  # noqa: S311 -- parts writers
-    return await attempt()
 
 
 def _decoded(data: bytes, request: str) -> JsonObject:

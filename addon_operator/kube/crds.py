@@ -17,8 +17,9 @@ from typing import Literal
 from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import InputError, KubeError
-from addon_operator.kube.client import KubeClient, retry_on_conflict
+from addon_operator.kube.client import KubeClient
 from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, ObjectRef, metadata_of
+from addon_operator.kube.retries import retry_on_conflict
 
 DIGEST_ANNOTATION = "addon-operator.io/content-digest"
 

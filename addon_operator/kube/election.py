@@ -22,6 +22,7 @@ from addon_operator.kube.client import KubeClient
 from addon_operator.kube.holder import Holder, title
 from addon_operator.kube.lease import LEASE, Record, next_lease
 from addon_operator.kube.refs import LEASES, ObjectRef, permission
+from addon_operator.kube.retries import retry_until_answered
 from addon_operator.logs import get_logger
 
 _log = get_logger("election")
@@ -99,7 +100,7 @@ class Election:
 
         Raises:
             ExceptionGroup: with `LeaseLost` in it: another operator holds it, the block was cancelled.
-            KubeError: as `KubeClient.patiently`.
+            KubeError: as `retry_until_answered`.
         """
         try:
             guarded = await self._acquire()
@@ -121,7 +122,7 @@ class Election:
         """Returns when it is ours (True) or cannot be had at all (False)."""
         while True:
             try:
-                if await self._client.patiently(self._attempt):
+                if await retry_until_answered(self._attempt):
                     _log.info("Lease acquired", lease=self._name, holder=title(self._me))
                     return True
             except KubeError as error:

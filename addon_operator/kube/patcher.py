@@ -18,7 +18,7 @@ from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
 from addon_operator.kube import jq
-from addon_operator.kube.client import KubeClient, PatchType, Propagation, retry_on_conflict
+from addon_operator.kube.client import KubeClient, PatchType, Propagation
 from addon_operator.kube.discovery import Discovery
 from addon_operator.kube.patch_ops import (
     Common,
@@ -31,6 +31,7 @@ from addon_operator.kube.patch_ops import (
     ObjectOperation,
 )
 from addon_operator.kube.refs import ObjectKey, ObjectRef, metadata_of, permission
+from addon_operator.kube.retries import retry_on_conflict
 from addon_operator.retry import RetryPolicy
 
 _POLL = RetryPolicy(0.02, 1.0)

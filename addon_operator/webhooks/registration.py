@@ -16,8 +16,9 @@ from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import KubeError
 from addon_operator.hooks.config.model import AdmissionKind
-from addon_operator.kube.client import KubeClient, retry_on_conflict
+from addon_operator.kube.client import KubeClient
 from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, ObjectRef, metadata_of
+from addon_operator.kube.retries import retry_on_conflict
 from addon_operator.logs import get_logger
 from addon_operator.webhooks.configurations import CONVERTER, OPERATOR, RESOURCES
 

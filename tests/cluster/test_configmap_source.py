@@ -56,7 +56,7 @@ def put(key: str, value: str) -> Callable[[Mapping[str, str]], Mapping[str, str]
 
 
 async def stored(client: KubeClient, namespace: str) -> JsonObject:
-    document = jsondoc.loads(await client.request("GET", CONFIG_MAPS.path(namespace, NAME)))
+    document = jsondoc.loads(await client.api.request("GET", CONFIG_MAPS.path(namespace, NAME)))
     assert isinstance(document, dict)
     return document
 
@@ -88,7 +88,7 @@ async def test_config_map_without_data_is_empty(client: KubeClient, cluster: Dev
 
 async def test_labels_and_binary_data_of_others_stay(client: KubeClient, namespace: str) -> None:
     body = {"metadata": {"name": NAME, "labels": {"theirs": "x"}}, "data": {"b": "2"}, "binaryData": {"z": "AAAA"}}
-    await client.request("POST", CONFIG_MAPS.path(namespace), body=jsondoc.dumps(body))  # type: ignore[arg-type]
+    await client.api.request("POST", CONFIG_MAPS.path(namespace), body=jsondoc.dumps(body))  # type: ignore[arg-type]
     await ConfigMapSource(client, namespace, NAME, on_change=Heard()).save(put("a", "1"))
     after = await stored(client, namespace)
     assert jsondoc.lookup(after, "/metadata/labels") == {"theirs": "x"}

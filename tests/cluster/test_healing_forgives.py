@@ -66,7 +66,7 @@ class Site:
         return {"operation": "DeleteInBackground", "kind": "cm", "namespace": self.namespace, "name": name, **fields}
 
     async def somebody_deletes(self, name: str) -> None:
-        await self.client.request("DELETE", CONFIG_MAPS.path(self.namespace, name))
+        await self.client.api.request("DELETE", CONFIG_MAPS.path(self.namespace, name))
 
 
 @contextlib.asynccontextmanager

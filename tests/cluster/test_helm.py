@@ -94,7 +94,7 @@ class Operator:
         return deployed
 
     async def get(self, path: str) -> JsonObject:
-        document = jsondoc.loads(await self.kube.request("GET", path))
+        document = jsondoc.loads(await self.kube.api.request("GET", path))
         assert isinstance(document, dict)
         return document
 
@@ -117,11 +117,11 @@ class Operator:
             "type": "helm.sh/release.v1",
             "stringData": {"release": "nothing that helm wrote"},
         }
-        await self.kube.request("POST", SECRETS.path(self.namespace), body=jsondoc.dumps(body))
+        await self.kube.api.request("POST", SECRETS.path(self.namespace), body=jsondoc.dumps(body))
         await self.eventually(lambda: self.storage.facts(name).exists)
 
     async def delete(self, name: str = "demo") -> None:
-        await self.kube.request("DELETE", CONFIG_MAPS.path(self.namespace, name))
+        await self.kube.api.request("DELETE", CONFIG_MAPS.path(self.namespace, name))
 
     async def eventually(self, holds: Callable[[], bool]) -> None:
         while not holds():
@@ -328,11 +328,11 @@ async def test_a_chart_that_reads_the_cluster_is_rendered_each_time(operator: Op
     module = make_chart(tmp_path / "demo", a=CONFIG_MAP.replace("{{ .Values.demo.text | quote }}", reader))
     path = CONFIG_MAPS.path(operator.namespace)
     body: JsonObject = {"metadata": {"name": "source"}, "data": {"a": "1"}}
-    await operator.kube.request("POST", path, body=jsondoc.dumps(body))
+    await operator.kube.api.request("POST", path, body=jsondoc.dumps(body))
     await operator.deploy(module)
     assert (await operator.deploy(module)).action.kind == "skip"
     body["data"] = {"a": "2"}
-    await operator.kube.request("PUT", f"{path}/source", body=jsondoc.dumps(body))
+    await operator.kube.api.request("PUT", f"{path}/source", body=jsondoc.dumps(body))
     changed = await operator.deploy(module)
     assert (changed.action.kind, changed.revision) == ("upgrade", 2)
     assert await operator.text() == '{"a":"2"}'
@@ -384,7 +384,7 @@ async def test_a_chart_with_hooks_only(operator: Operator, tmp_path: Path) -> No
 
 async def test_objects_that_exist_already_are_taken_over(operator: Operator, module: Path) -> None:
     body: JsonObject = {"metadata": {"name": "demo"}, "data": {"text": "mine"}}
-    await operator.kube.request("POST", CONFIG_MAPS.path(operator.namespace), body=jsondoc.dumps(body))
+    await operator.kube.api.request("POST", CONFIG_MAPS.path(operator.namespace), body=jsondoc.dumps(body))
     await operator.deploy(module)
     assert await operator.text() == "a"
 
@@ -504,7 +504,7 @@ async def test_what_another_release_has_taken_over_is_not_deleted(
         await operator.deployer.outcomes.wait_all()
         body = jsondoc.dumps({"metadata": {"annotations": {OBJECTS_ANNOTATION: "unlisted"}}})
         path = SECRETS.path(operator.namespace, "sh.helm.release.v1.new-name.v1")
-        await operator.kube.request("PATCH", path, body=body, content_type="application/merge-patch+json")
+        await operator.kube.api.request("PATCH", path, body=body, content_type="application/merge-patch+json")
     await operator.add_unreadable_release("broken")
     await operator.deployer.uninstall("old-name", "its module is gone")
     assert not operator.storage.facts("old-name").exists
@@ -684,7 +684,7 @@ async def let_jobs_end(operator: Operator, path: str) -> None:
     """Lets the waiting hook run as soon as it is there."""
     while True:
         with contextlib.suppress(Exception):
-            await operator.kube.request(
+            await operator.kube.api.request(
                 "PATCH", path, body=b'{"spec":{"suspend":false}}', content_type="application/merge-patch+json"
             )
         await asyncio.sleep(0.05)
@@ -803,7 +803,7 @@ async def test_an_object_without_helms_label_is_not_absent(operator: Operator, m
     await operator.deploy(module)
     body = b'{"metadata":{"labels":{"app.kubernetes.io/managed-by":null}}}'
     path = CONFIG_MAPS.path(operator.namespace, "demo")
-    await operator.kube.request("PATCH", path, body=body, content_type="application/merge-patch+json")
+    await operator.kube.api.request("PATCH", path, body=body, content_type="application/merge-patch+json")
     await operator.lost.wait()
     for _ in range(2):
         operator.healing.pause("demo")
@@ -844,7 +844,7 @@ async def test_what_removes_itself_is_not_absent(operator: Operator, module: Pat
     (module / "templates" / "job.yaml").write_text(job)
     await operator.deploy(module)
     path = f"/apis/batch/v1/namespaces/{operator.namespace}/jobs/once?propagationPolicy=Background"
-    await operator.kube.request("DELETE", path.partition("?")[0], query={"propagationPolicy": "Background"})
+    await operator.kube.api.request("DELETE", path.partition("?")[0], query={"propagationPolicy": "Background"})
     assert (await operator.deploy(module)).action.kind == "skip"
     assert operator.losses == []
 
@@ -941,7 +941,7 @@ async def test_a_record_without_a_note_is_read_from_its_payload(operator: Operat
     annotations: JsonObject = {OBJECTS_ANNOTATION: "unlisted"}
     path = SECRETS.path(operator.namespace, "sh.helm.release.v1.demo.v1")
     body = jsondoc.dumps({"metadata": {"annotations": annotations}})
-    await operator.kube.request("PATCH", path, body=body, content_type="application/merge-patch+json")
+    await operator.kube.api.request("PATCH", path, body=body, content_type="application/merge-patch+json")
     await operator.eventually(lambda: operator.storage.facts("demo").objects is None)
     assert {key.kind for key in await operator.storage.objects("demo")} == {"ConfigMap", "Service"}
     assert operator.storage.facts("demo").recorded
@@ -955,7 +955,7 @@ async def test_what_a_killed_operator_has_not_noted_is_noted_without_another_rev
     path = SECRETS.path(operator.namespace, "sh.helm.release.v1.demo.v1")
     lost: JsonObject = {"annotations": {OBJECTS_ANNOTATION: None}, "labels": {RENDERED_LABEL: None}}
     body = jsondoc.dumps({"metadata": lost})
-    await operator.kube.request("PATCH", path, body=body, content_type="application/merge-patch+json")
+    await operator.kube.api.request("PATCH", path, body=body, content_type="application/merge-patch+json")
     await operator.eventually(lambda: not operator.storage.facts("demo").recorded)
     deployed = await operator.deploy(module)
     assert (deployed.action.kind, deployed.revision) == ("skip", 1)

@@ -28,7 +28,7 @@ async def client(cluster: DevCluster) -> AsyncIterator[KubeClient]:
 
 
 async def merge(client: KubeClient, path: str, patch: JsonObject) -> None:
-    await client.request("PATCH", path, body=jsondoc.dumps(patch), content_type="application/merge-patch+json")
+    await client.api.request("PATCH", path, body=jsondoc.dumps(patch), content_type="application/merge-patch+json")
 
 
 # --- client ---
@@ -41,14 +41,14 @@ async def test_server_version_is_the_real_one(client: KubeClient) -> None:
 
 async def test_refusal_has_status_and_reason(client: KubeClient, cluster: DevCluster) -> None:
     with pytest.raises(KubeError, match="absent") as caught:
-        await client.request("GET", CONFIG_MAPS.path(cluster.namespace(), "absent"))
+        await client.api.request("GET", CONFIG_MAPS.path(cluster.namespace(), "absent"))
     assert (caught.value.status, caught.value.reason) == (404, "NotFound")
 
 
 async def test_what_the_server_says_of_a_secret_is_not_repeated(client: KubeClient, cluster: DevCluster) -> None:
     body = b'{"metadata": {"name": "s"}, "stringData": {"key": {"swordfish": 1}}, "type": "swordfish/swordfish/x"}'
     with pytest.raises(KubeError) as caught:
-        await client.request("POST", SECRETS.path(cluster.namespace()), body=body)
+        await client.api.request("POST", SECRETS.path(cluster.namespace()), body=body)
     assert caught.value.status == 400
     assert "swordfish" not in str(caught.value)
 
@@ -159,7 +159,7 @@ def removed(cluster: DevCluster) -> Iterator[None]:
 
 async def stored(client: KubeClient, plural: str) -> JsonObject:
     path = CUSTOM_RESOURCE_DEFINITIONS.path(name=f"{plural}.kube.test.example.com")
-    document = jsondoc.loads(await client.request("GET", path))
+    document = jsondoc.loads(await client.api.request("GET", path))
     assert isinstance(document, dict)
     return document
 
@@ -180,7 +180,7 @@ async def test_crds_are_served_when_install_returns(client: KubeClient, cluster:
         body = jsondoc.dumps(
             {"apiVersion": "kube.test.example.com/v1", "kind": kind, "metadata": {"name": "x"}, "spec": {"size": "1"}}
         )
-        await client.request("POST", path, body=body)
+        await client.api.request("POST", path, body=body)
     labels = jsondoc.lookup(await stored(client, "freshas"), "/metadata/labels")
     assert labels == {"from": "file", "heritage": "addon-operator"}
 

@@ -100,13 +100,13 @@ class Site:
         await self.post(CONFIG_MAPS.path(namespace or self.namespace), {"metadata": metadata, "data": data})
 
     async def post(self, path: str, body: object) -> JsonObject:
-        answer = jsondoc.loads(await self.client.request("POST", path, body=json.dumps(body).encode()))
+        answer = jsondoc.loads(await self.client.api.request("POST", path, body=json.dumps(body).encode()))
         assert isinstance(answer, dict)
         return answer
 
     async def merge(self, path: str, patch: object) -> None:
         body = json.dumps(patch).encode()
-        await self.client.request("PATCH", path, body=body, content_type="application/merge-patch+json")
+        await self.client.api.request("PATCH", path, body=body, content_type="application/merge-patch+json")
 
     async def change(self, name: str, **data: str | None) -> None:
         await self.merge(CONFIG_MAPS.path(self.namespace, name), {"data": data})
@@ -115,7 +115,7 @@ class Site:
         await self.merge(CONFIG_MAPS.path(self.namespace, name), {"metadata": {"labels": labels}})
 
     async def delete(self, name: str, *, namespace: str | None = None) -> None:
-        await self.client.request("DELETE", CONFIG_MAPS.path(namespace or self.namespace, name))
+        await self.client.api.request("DELETE", CONFIG_MAPS.path(namespace or self.namespace, name))
 
 
 @contextlib.asynccontextmanager
@@ -245,7 +245,7 @@ async def test_namespaces_come_and_go_by_label(site: Site, cluster: DevCluster) 
     assert "data" in json.loads(gone[0].object)
     assert sorted(names(monitor)) == sorted([f"in-{site.namespace}", f"in-{second}"])
     await site.delete(f"in-{first}", namespace=first)
-    await site.client.request("DELETE", NAMESPACES.path(name=second))
+    await site.client.api.request("DELETE", NAMESPACES.path(name=second))
     await heard.until(lambda _: len(heard.short()) >= 3)
     assert heard.short()[2:] == [("Deleted", f"in-{second}")]
 
@@ -394,12 +394,12 @@ async def test_kind_is_waited_for_and_may_go_and_come_back(site: Site) -> None:
     before = site.monitors.watches
     await make_widget(site, group, "one")
     await heard.until_heard(("Added", "one"))
-    await site.client.request("DELETE", path)
+    await site.client.api.request("DELETE", path)
     await heard.until_heard(("Added", "one"), ("Deleted", "one"))
     assert (monitor.listed, monitor.items()) == (True, [])
     while True:
         try:
-            await site.client.request("GET", path)
+            await site.client.api.request("GET", path)
         except KubeError:
             break
         await asyncio.sleep(0.05)

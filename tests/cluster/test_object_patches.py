@@ -49,7 +49,7 @@ class Site:
         await self.patcher.apply(parse(text.encode(), "hook"))
 
     async def read(self, name: str, resource: Resource = CONFIG_MAPS) -> JsonObject:
-        document = jsondoc.loads(await self.client.request("GET", resource.path(self.namespace, name)))
+        document = jsondoc.loads(await self.client.api.request("GET", resource.path(self.namespace, name)))
         assert isinstance(document, dict)
         return document
 
@@ -135,7 +135,7 @@ async def test_the_server_makes_the_name(site: Site) -> None:
     document = site.config_map("", {"made": "yes"})
     document["metadata"] = {"generateName": "made-", "namespace": site.namespace}
     await site.apply({"operation": "Create", "object": document})
-    listed = jsondoc.loads(await site.client.request("GET", CONFIG_MAPS.path(site.namespace)))
+    listed = jsondoc.loads(await site.client.api.request("GET", CONFIG_MAPS.path(site.namespace)))
     assert isinstance(listed, dict)
     items = listed["items"]
     assert isinstance(items, list)
@@ -381,7 +381,7 @@ async def test_namespace_of_an_object_without_namespaces_does_not_matter(site: S
     labels: JsonObject = {"metadata": {"labels": {"touched": "yes"}}}
     await site.apply(site.about("MergePatch", site.namespace, kind="ns", mergePatch=labels))
     path = f"/api/v1/namespaces/{site.namespace}"
-    found = jsondoc.loads(await site.client.request("GET", path))
+    found = jsondoc.loads(await site.client.api.request("GET", path))
     assert jsondoc.lookup(found, "/metadata/labels/touched") == "yes"
 
 
@@ -437,7 +437,7 @@ async def stranger(site: Site, cluster: Cluster, tmp_path: Path) -> AsyncIterato
     await site.apply({"operation": "Create", "object": account})
     path = SERVICE_ACCOUNTS.path(site.namespace, "stranger", "token")
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    granted = jsondoc.loads(await site.client.request("POST", path, body=json.dumps(body).encode()))
+    granted = jsondoc.loads(await site.client.api.request("POST", path, body=json.dumps(body).encode()))
     config = yaml.safe_load(cluster.kubeconfig.read_text())
     config["users"] = [
         {"name": user["name"], "user": {"token": jsondoc.lookup(granted, "/status/token")}} for user in config["users"]
@@ -510,7 +510,7 @@ async def test_refusal_by_a_quota_is_not_taken_for_a_missing_permission(site: Si
 
     async def counted() -> bool:
         path = Resource("", "v1", "ResourceQuota", "resourcequotas", True).path(site.namespace, "none")
-        status = jsondoc.lookup(jsondoc.loads(await site.client.request("GET", path)), "/status")
+        status = jsondoc.lookup(jsondoc.loads(await site.client.api.request("GET", path)), "/status")
         return bool(status)
 
     await until(counted, expected=True)
@@ -520,7 +520,7 @@ async def test_refusal_by_a_quota_is_not_taken_for_a_missing_permission(site: Si
             await site.apply({"operation": "Create", "object": service(site, "10.0.0.1")})
         except KubeError as error:
             return str(error)
-        await site.client.request("DELETE", SERVICES.path(site.namespace, "s"))
+        await site.client.api.request("DELETE", SERVICES.path(site.namespace, "s"))
         return ""
 
     # The API server hears of a quota, and of what it counts, a moment later.

@@ -130,7 +130,7 @@ async def _refusal(
     client: KubeClient, method: str, path: str, body: Any, content_type: str = "application/json"
 ) -> str:
     with pytest.raises(KubeError) as caught:
-        await client.request(method, path, body=jsondoc.dumps(body), content_type=content_type)
+        await client.api.request(method, path, body=jsondoc.dumps(body), content_type=content_type)
     return str(caught.value)
 
 
@@ -175,7 +175,7 @@ async def test_a_refused_patch_is_told_without_the_object(
     there, value = _value(), _value()
     path = f"/api/v1/namespaces/{cluster.namespace()}/configmaps"
     made: Any = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"there": there}}
-    await client.request("POST", path, body=jsondoc.dumps(made))
+    await client.api.request("POST", path, body=jsondoc.dumps(made))
     error = await _refusal(client, "PATCH", f"{path}/a", patch(value), f"application/{content_type}")
     assert told in error
     assert value not in error

@@ -18,7 +18,7 @@ from addon_operator.errors import KubeError
 from addon_operator.kube import crds
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.informers.reflector import Reflector
-from addon_operator.kube.refs import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, Resource, WatchEvent
+from addon_operator.kube.refs import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, ObjectRef, Resource, WatchEvent
 from addon_operator.kube.transport import HttpTransport
 from tests.cluster.outage import outage_beside
 from tests.cluster.test_kube import crd, merge
@@ -90,7 +90,7 @@ async def create(client: KubeClient, namespace: str, name: str, **data: str) -> 
 
 async def make(client: KubeClient, resource: Resource, namespace: str, body: JsonObject) -> JsonObject:
     whole: JsonObject = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
-    answer = jsondoc.loads(await client.request("POST", resource.path(namespace), body=jsondoc.dumps(whole)))
+    answer = jsondoc.loads(await client.api.request("POST", resource.path(namespace), body=jsondoc.dumps(whole)))
     assert isinstance(answer, dict)
     return answer
 
@@ -152,7 +152,7 @@ async def test_informer_tells_what_happens(
         assert heard.names() == [("Added", "old")]
         await create(client, namespace, "new", key="value")
         await merge(client, CONFIG_MAPS.path(namespace, "old"), {"metadata": {"labels": {"a": "b"}}})
-        await client.request("DELETE", CONFIG_MAPS.path(namespace, "new"))
+        await client.api.request("DELETE", CONFIG_MAPS.path(namespace, "new"))
         await heard.until(("Deleted", "new"))
     assert heard.names() == [("Added", "old"), ("Added", "new"), ("Modified", "old"), ("Deleted", "new")]
     for event in heard.events:
@@ -250,7 +250,7 @@ async def test_outage_of_the_api_server_shows_the_difference_only(
     assert after[2:] == [[("Added", "later")], [("Deleted", "custom")]]
     assert troubles[0] is not None
     assert troubles[-1] is None
-    await client.request("DELETE", CUSTOM_RESOURCE_DEFINITIONS.path(name=f"{staying.plural}.{staying.group}"))
+    await client.api.request("DELETE", CUSTOM_RESOURCE_DEFINITIONS.path(name=f"{staying.plural}.{staying.group}"))
 
 
 async def change_behind_the_back(cluster: DevCluster, namespace: str, kind: Resource) -> None:
@@ -315,7 +315,7 @@ async def test_kind_that_is_not_served_yet_is_said_and_then_found(client: KubeCl
         task.cancel()
         await asyncio.wait([task])
         with contextlib.suppress(KubeError):
-            await client.request("DELETE", CUSTOM_RESOURCE_DEFINITIONS.path(name="latecomers.kube.test.example.com"))
+            await client.delete(ObjectRef(CUSTOM_RESOURCE_DEFINITIONS, "", "latecomers.kube.test.example.com"))
     assert troubles[0] is not None
     assert troubles[0].status == 404
     assert troubles[-1] is None
@@ -326,7 +326,7 @@ async def gone(client: KubeClient, path: str) -> None:
     async with asyncio.timeout(30):
         while True:
             try:
-                await client.request("GET", path)
+                await client.api.request("GET", path)
             except KubeError as error:
                 if error.status == 404:
                     return
@@ -339,11 +339,11 @@ async def test_kind_that_is_removed_takes_its_objects_along(client: KubeClient, 
     await crds.install(client, [("leave.yaml", crd("leavers", resource.kind))], labels={})
     await make(client, resource, namespace, {"metadata": {"name": "one"}})
     async with watching(Reflector(client, resource, namespace=None, handler=heard)):
-        await client.request("DELETE", CUSTOM_RESOURCE_DEFINITIONS.path(name="leavers.kube.test.example.com"))
+        await client.api.request("DELETE", CUSTOM_RESOURCE_DEFINITIONS.path(name="leavers.kube.test.example.com"))
         await heard.until(("Deleted", "one"))
         await gone(client, CUSTOM_RESOURCE_DEFINITIONS.path(name="leavers.kube.test.example.com"))
         await crds.install(client, [("leave.yaml", crd("leavers", resource.kind))], labels={})
         await make(client, resource, namespace, {"metadata": {"name": "two"}})
         await heard.until(("Added", "two"))
-        await client.request("DELETE", CUSTOM_RESOURCE_DEFINITIONS.path(name="leavers.kube.test.example.com"))
+        await client.api.request("DELETE", CUSTOM_RESOURCE_DEFINITIONS.path(name="leavers.kube.test.example.com"))
     assert heard.names()[:3] == [("Added", "one"), ("Deleted", "one"), ("Added", "two")]

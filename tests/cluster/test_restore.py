@@ -51,7 +51,7 @@ async def touch(made: Operator, times: int) -> None:
         path = CONFIG_MAPS.path(made.namespace, "kept")
         for at in range(times):
             body = jsondoc.dumps({"data": {"at": str(at)}})
-            await client.request("PATCH", path, body=body, content_type="application/merge-patch+json")
+            await client.api.request("PATCH", path, body=body, content_type="application/merge-patch+json")
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +126,7 @@ async def test_restore_behind_the_back_of_a_running_api_server_is_said(
             await asyncio.to_thread(own.back_up, backup)
             body = jsondoc.dumps({"data": {"text": "after"}})
             path = CONFIG_MAPS.path(namespace, "one")
-            await client.request("PATCH", path, body=body, content_type="application/merge-patch+json")
+            await client.api.request("PATCH", path, body=body, content_type="application/merge-patch+json")
             said = ""
             async with watching(reflector):
                 await asyncio.to_thread(own.restore, backup, behind_the_apiserver=True)

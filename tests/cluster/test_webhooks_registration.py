@@ -71,7 +71,7 @@ class Operator:
     async def create(self, **query: str) -> JsonObject:
         body: JsonObject = {"metadata": {"generateName": "x-"}}
         path = CONFIG_MAPS.path(self.namespace)
-        return document(await self.client.request("POST", path, query=query, body=jsondoc.dumps(body)))
+        return document(await self.client.api.request("POST", path, query=query, body=jsondoc.dumps(body)))
 
     async def refused(self) -> KubeError:
         """Creates until that is refused: the API server hears of webhooks a moment later."""
@@ -93,7 +93,7 @@ def document(data: bytes) -> JsonObject:
 
 async def get(client: KubeClient, path: str) -> JsonObject | None:
     try:
-        return document(await client.request("GET", path))
+        return document(await client.api.request("GET", path))
     except KubeError as error:
         if error.status != 404:
             raise
@@ -250,12 +250,12 @@ async def test_what_others_change_is_put_back_by_one_write(operator: Operator, s
     await operator.validate()
     made = await operator.configuration()
     path = RESOURCES["kubernetesValidating"].path(name=f"{operator.namespace}-hooks")
-    await operator.client.request("DELETE", path)
+    await operator.client.api.request("DELETE", path)
     again = await until(operator, uid_other_than=made)
     assert again["webhooks"] == (made or {})["webhooks"]
     change: list[JsonValue] = [{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]
     content_type = "application/json-patch+json"
-    await operator.client.request("PATCH", path, body=jsondoc.dumps(change), content_type=content_type)
+    await operator.client.api.request("PATCH", path, body=jsondoc.dumps(change), content_type=content_type)
     while (found := await operator.configuration()) is None or found["webhooks"] != again["webhooks"]:
         pass
     # The object shows a write before its answer is here.
@@ -294,7 +294,7 @@ async def test_a_hook_that_denies_everything_does_not_lock_the_operator_out(
         body: JsonObject = {"metadata": {**name, "labels": label}}
         path, query = resource.path(namespace), {"dryRun": "All"}
         try:
-            await operator.client.request("POST", path, query=query, body=jsondoc.dumps(body))
+            await operator.client.api.request("POST", path, query=query, body=jsondoc.dumps(body))
         except KubeError as error:
             return error.status != 403
         return True
@@ -466,7 +466,7 @@ class Things:
             "metadata": {"name": self.name},
             "spec": {"group": GROUP, "scope": "Namespaced", "names": names, "versions": versions},
         }
-        await self.client.request("POST", CUSTOM_RESOURCE_DEFINITIONS.path(), body=jsondoc.dumps(body))
+        await self.client.api.request("POST", CUSTOM_RESOURCE_DEFINITIONS.path(), body=jsondoc.dumps(body))
 
     async def create(self, namespace: str) -> None:
         """Creates one as soon as the definition is served."""
@@ -491,7 +491,7 @@ class Things:
     async def answer(self, method: str, path: str, body: Mapping[str, JsonValue] | None = None) -> JsonObject | None:
         try:
             data = jsondoc.dumps(dict(body)) if body is not None else None
-            return document(await self.client.request(method, path, body=data))
+            return document(await self.client.api.request(method, path, body=data))
         except KubeError as error:
             if error.status not in {404, 500, 503}:
                 raise
@@ -505,11 +505,11 @@ class Things:
     async def patch(self, patch: JsonObject) -> None:
         path = CUSTOM_RESOURCE_DEFINITIONS.path(name=self.name)
         content_type = "application/merge-patch+json"
-        await self.client.request("PATCH", path, body=jsondoc.dumps(patch), content_type=content_type)
+        await self.client.api.request("PATCH", path, body=jsondoc.dumps(patch), content_type=content_type)
 
     async def drop(self) -> None:
         with contextlib.suppress(KubeError):
-            await self.client.request("DELETE", CUSTOM_RESOURCE_DEFINITIONS.path(name=self.name))
+            await self.client.api.request("DELETE", CUSTOM_RESOURCE_DEFINITIONS.path(name=self.name))
 
 
 @pytest.fixture
@@ -530,7 +530,7 @@ async def test_objects_are_converted_step_by_step_until_the_hook_goes(things: Th
     assert steps >= {("v1", "v2"), (f"{GROUP}/v2", f"{GROUP}/v3")}
     operator.reviewer.conversion = HookFailed("exit code 3")
     with pytest.raises(KubeError, match=r"conversion webhook .* failed: Hook failed: exit code 3"):
-        await things.client.request("GET", things.resource("v3").path(operator.namespace, "one"))
+        await things.client.api.request("GET", things.resource("v3").path(operator.namespace, "one"))
     await operator.host.withdraw([HOOK])
     definition = await things.definition()
     assert jsondoc.lookup(definition, "/spec/conversion") == {"strategy": "None"}

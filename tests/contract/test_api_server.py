@@ -13,7 +13,7 @@ from addon_operator.documents import jsondoc
 from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import KubeError
 from addon_operator.kube import crds
-from addon_operator.kube.client import METADATA_ONLY, PatchType, retry_on_conflict
+from addon_operator.kube.client import METADATA_ONLY, PatchType
 from addon_operator.kube.refs import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
@@ -23,6 +23,7 @@ from addon_operator.kube.refs import (
     Resource,
     metadata_of,
 )
+from addon_operator.kube.retries import retry_on_conflict
 from tests.contract.conftest import Site
 from tests.fakes.api_server import FakeApiServer
 

@@ -98,7 +98,7 @@ class ListWatch:
         Raises:
             KubeError: refused, or no answer.
         """
-        return self._client.stream(
+        return self._client.api.stream(
             self._path,
             query={
                 **self._query,
@@ -113,7 +113,7 @@ class ListWatch:
         )
 
     def _request_page(self, query: Mapping[str, str]) -> asyncio.Task[bytes]:
-        answer = self._client.request(
+        answer = self._client.api.request(
             "GET", self._path, query={**self._query, **query}, accept=self._accept_list, timeout_s=_PAGE_WITHIN_S
         )
         return asyncio.create_task(answer, name=f"next page of {self.where}")

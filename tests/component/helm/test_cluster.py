@@ -5,30 +5,30 @@ from __future__ import annotations
 import asyncio
 import datetime
 from collections.abc import Sequence
-from typing import cast
 
 import pytest
 
 from addon_operator.helm.cluster import Cluster
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.discovery import Discovery
+from addon_operator.kube.refs import Resource
 from tests.fakes import clock
+from tests.fakes.api_server import FakeApiServer
 
 
-class Api:
-    """Counts how often it is asked; lists kinds from some answer on."""
+class Server:
+    """An API server that serves kinds from some answer on, and counts how often it is asked what it serves."""
 
-    def __init__(self, *, kinds: Sequence[str] = (), late: int = 0) -> None:
+    def __init__(self, *, kinds: Sequence[Resource] = (), late: int = 0) -> None:
         self.asked = 0
-        self._kinds = kinds
-        self._late = late
+        self.client = KubeClient(api := FakeApiServer())
 
-    async def discover(self) -> Discovery:
-        self.asked += 1
-        return Discovery([], self._kinds if self.asked > self._late else [])
+        def count(_method: str, path: str) -> None:
+            self.asked += path == "/apis"
+            for resource in kinds if self.asked > late else ():
+                api.register(resource)
 
-    async def server_version(self) -> str:
-        return "v1.36.0"
+        api.fault = count
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,8 @@ class Api:
 )
 def test_asks_again_after_a_change(steps: str, asked: int) -> None:
     async def play() -> int:
-        api = Api()
-        cluster = Cluster(cast("KubeClient", api), "v1.36.0", Discovery([], []))
+        server = Server()
+        cluster = Cluster(server.client, "v1.36.0", Discovery([], []))
         for step in steps.split():
             if step == "change":
                 cluster.changed()
@@ -52,7 +52,7 @@ def test_asks_again_after_a_change(steps: str, asked: int) -> None:
                 await cluster.renew()
             else:
                 await asyncio.sleep(float(step))
-        return api.asked
+        return server.asked
 
     assert clock.run(play()) == asked
 
@@ -68,7 +68,7 @@ def test_asks_again_after_a_change(steps: str, asked: int) -> None:
 )
 def test_the_first_answer_may_lack_what_is_new(created: str, *, lacks: bool) -> None:
     asked_at = datetime.datetime(2026, 1, 1, 12, 1, tzinfo=datetime.UTC).timestamp()
-    cluster = Cluster(cast("KubeClient", Api()), "v1.36.0", Discovery([], []), asked_at=asked_at)
+    cluster = Cluster(Server().client, "v1.36.0", Discovery([], []), asked_at=asked_at)
     assert cluster.may_lack(created) is lacks
 
 
@@ -81,10 +81,11 @@ def test_the_first_answer_may_lack_what_is_new(created: str, *, lacks: bool) -> 
     ],
 )
 def test_learns_of_kinds_that_are_listed_later(*, late: int, known: bool, longest_s: float) -> None:
-    kinds = ("example.com/v1/One", "example.com/v1/Two")
+    served = [Resource("example.com", "v1", kind, f"{kind.lower()}s", True) for kind in ("One", "Two")]
+    kinds = [f"example.com/v1/{resource.kind}" for resource in served]
 
     async def play() -> tuple[bool, float]:
-        cluster = Cluster(cast("KubeClient", Api(kinds=kinds, late=late)), "v1.36.0", Discovery([], kinds[:1]))
+        cluster = Cluster(Server(kinds=served, late=late).client, "v1.36.0", Discovery([], kinds[:1]))
         await cluster.learn(kinds)
         return set(kinds) <= set(cluster.apis.api_versions()), asyncio.get_running_loop().time()
 

@@ -18,6 +18,7 @@ from addon_operator.helm.storage import ReleaseStorage
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.discovery import Discovery
 from addon_operator.kube.refs import ObjectKey
+from tests.fakes.api_server import FakeApiServer
 
 
 class Helm:
@@ -65,7 +66,7 @@ async def test_a_release_is_removed_although_another_ones_outcome_cannot_be_note
         client=cast("HelmClient", helm),
         storage=cast("ReleaseStorage", helm),
         healing=cast("Healing", helm),
-        cluster=Cluster(cast("KubeClient", None), "v1.36.0", Discovery([], [])),
+        cluster=Cluster(KubeClient(FakeApiServer()), "v1.36.0", Discovery([], [])),
         charts=ChartReader(),
     )
     await deployer.deploy(ChartRequest("two", tmp_path, {}))

@@ -31,7 +31,7 @@ def html(status: int) -> Handler:
 async def ask(client: KubeClient, times: int) -> None:
     for _ in range(times):
         with pytest.raises(KubeError):
-            await client.request("GET", "/api", timeout_s=0.3)
+            await client.api.request("GET", "/api", timeout_s=0.3)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ async def test_server_that_does_not_answer_three_times_is_away_until_it_does(
         return seen.away_since is not None
 
     api.steps = [gives({}), trouble, trouble, trouble, trouble, refuses(500, "InternalError")]
-    await client.request("GET", "/api")
+    await client.api.request("GET", "/api")
     await ask(client, 2)
     assert not away()
     await ask(client, 1)
@@ -65,7 +65,7 @@ async def test_server_that_is_silent_is_away(client: KubeClient, api: Api) -> No
     assert client.reachability.away_since is not None
     assert client.reachability.reason == "Timeout"
     api.steps = [streams(b"{}\n", stay=True)]
-    async for _ in client.stream("/api", query={}, idle_timeout_s=5):
+    async for _ in client.api.stream("/api", query={}, idle_timeout_s=5):
         break
     assert client.reachability.away_since is None
 

@@ -7,9 +7,8 @@ import base64
 import contextlib
 import dataclasses
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import cast
 
 import aiohttp
 import pytest
@@ -23,8 +22,6 @@ from addon_operator.errors import KubeError, SettingsError
 from addon_operator.hooks.call import HookId
 from addon_operator.hooks.config.model import AdmissionRule
 from addon_operator.kube.client import KubeClient
-from addon_operator.kube.history import History
-from addon_operator.kube.reachability import Reachability
 from addon_operator.settings import WebhookServer
 from addon_operator.webhooks import configurations
 from addon_operator.webhooks.configurations import OPERATOR
@@ -36,6 +33,7 @@ from addon_operator.webhooks.registration import Version
 from tests.component.kube.api import Api, Handler, gives, refuses, serving, streams
 from tests.connection import connected
 from tests.fakes import clock
+from tests.fakes.api_server import FakeApiServer
 from tests.fakes.background import running
 from tests.fakes.reviewer import ScriptedReviewer, admission
 
@@ -306,26 +304,22 @@ async def test_who_may_not_watch_is_told_once_and_goes_on(host: WebhookHost, api
 
 
 class Contrary:
-    """Stands in for a client: whenever something is written, somebody writes something else at once."""
+    """Whenever something is written, somebody writes something else at once."""
 
     def __init__(self) -> None:
         self.writes: list[float] = []
-        self.history, self.reachability = History(), Reachability()
-        self._again = asyncio.Event()
-        self._generation = 1
-
-    async def stream(self, _path: str, *, query: Mapping[str, str], **_options: object) -> AsyncIterator[bytes]:
-        if "sendInitialEvents" in query:
-            yield END
-        while True:
-            await self._again.wait()
-            self._again.clear()
-            self._generation += 1
-            yield line("MODIFIED", configuration(self._generation))
+        self.api = FakeApiServer()
 
     async def write(self, _seen: Version | None) -> bool:
         self.writes.append(asyncio.get_running_loop().time())
-        self._again.set()
+        self.api.put(
+            {
+                "apiVersion": "admissionregistration.k8s.io/v1",
+                "kind": "ValidatingWebhookConfiguration",
+                "metadata": {"name": "addon-operator-hooks", "labels": {OPERATOR: "ns.cm"}},
+                "webhooks": [{"name": f"{len(self.writes)}.example.com"}],
+            }
+        )
         return True
 
 
@@ -333,7 +327,7 @@ def test_two_who_do_not_agree_write_less_and_less() -> None:
     async def fight() -> list[float]:
         contrary = Contrary()
         guard = ConfigurationGuard(
-            cast("KubeClient", contrary),
+            KubeClient(contrary.api),
             "kubernetesValidating",
             name="addon-operator-hooks",
             identity="ns.cm",
