@@ -15,7 +15,7 @@ from addon_operator.bindings.binding_monitor import BindingMonitor, ObjectMonito
 from addon_operator.errors import KubeError
 from addon_operator.hooks.call import HookId
 from addon_operator.hooks.config.model import Kubernetes
-from addon_operator.hooks.context import Context, Synchronization, fitting
+from addon_operator.hooks.context import Context, Synchronization, split_to_fit
 from addon_operator.hooks.hook import Hook
 from addon_operator.kube.events import Warn
 from addon_operator.kube.informers.store import Item
@@ -170,10 +170,10 @@ class BindingMonitors:
                 binding.stop()
         self._note_progress()
 
-    def fitting(self, hook: Hook, contexts: Sequence[Context]) -> int:
-        """Returns how many of these contexts, at least one, a run of the hook is told at once."""
+    def split_to_fit(self, hook: Hook, contexts: Sequence[Context]) -> tuple[tuple[Context, ...], tuple[Context, ...]]:
+        """Returns the contexts, at least one, that one run of the hook gets, and those that are left for the next."""
         kept = [(each.binding, each.monitor.stats()[1]) for each in self._of((hook.id,))]
-        return fitting(contexts, hook.config, lambda binding: sum(size for each, size in kept if each == binding))
+        return split_to_fit(contexts, hook.config, lambda binding: sum(size for each, size in kept if each == binding))
 
     def sizes(self) -> Iterator[SnapshotSize]:
         """Lists what snapshots hold, for the metrics."""

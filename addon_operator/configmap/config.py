@@ -63,7 +63,7 @@ class OperatorConfig:
             where: the ConfigMap, as messages name it.
             module_keys: section keys of the modules that exist.
             checked_keys: the sections to validate if a state were in force.
-            events: told about states that arrive.
+            events: notified of states that arrive.
         """
         self.in_force: ConfigDocument = empty_document()
         self.error: AddonOperatorError | None = None
@@ -85,8 +85,8 @@ class OperatorConfig:
         """
         if data is None:
             log.warning(
-                "ConfigMap does not exist: the values of the files are in force; modules that only it enabled are held",
-                scope=self.where,
+                "ConfigMap does not exist: the values of the files apply; modules that only it enabled are held",
+                config_map=self.where.removeprefix("ConfigMap "),
             )
         self._commit(self._check(self._parse(data)))
 
@@ -98,7 +98,7 @@ class OperatorConfig:
             self._events.config_refused(self.error)
 
     def recheck(self) -> None:
-        """Looks again at a state that was refused: modules and schemas may be others by now."""
+        """Looks again at a state that was refused: modules and schemas may have changed."""
         if self.error is None:
             return
         said = str(self.error)
@@ -158,7 +158,7 @@ class OperatorConfig:
         """Takes what the ConfigMap holds after a hook's change; what others changed in it waits as a new state.
 
         Returns:
-            Whether an enable flag is another one now than the one that was in force.
+            Whether an enable flag differs now from the one that was in force.
         """
         before = self.in_force.flags
         section = proposal.config_section
@@ -173,7 +173,7 @@ class OperatorConfig:
         document = parse(data, where=self.where, known=self._module_keys())
         for warning in document.warnings:
             if warning not in self._warned:
-                log.warning("something in the ConfigMap has no effect", reason=warning)
+                log.warning("part of the ConfigMap has no effect", reason=warning)
         self._warned = document.warnings
         return document
 
@@ -193,7 +193,7 @@ class OperatorConfig:
         self.in_force = document
 
     def _examine(self) -> None:
-        """Finds out whether the newest state is good, and lets it wait if it is another one."""
+        """Checks the newest state, and makes it the waiting one if it is good and differs from the one in force."""
         self.error = self._waiting = None
         try:
             checked = self._check(self._parse(self._newest))

@@ -1,4 +1,4 @@
-"""The content of the operator's ConfigMap: read it, tell two of them apart, write a changed section into it.
+"""The content of the operator's ConfigMap: read it, compare two states, write a changed section into it.
 
 Pure. Reading from and writing to the cluster is the part of `source`.
 
@@ -34,8 +34,8 @@ class ConfigDocument:
         sections: section key -> its content, a map or a list; also of modules that are not known.
         flags: section key -> enable flag.
         maintenance: section key -> maintenance mode; keys without one are left out.
-        warnings: what is probably not meant so, one line each.
-        exists: there is a ConfigMap; what one that does not exist leaves unsaid is nobody's decision.
+        warnings: what is probably a mistake, one line each.
+        exists: whether there is a ConfigMap; what a missing one does not set is nobody's decision.
     """
 
     sections: Mapping[str, JsonValue] = dataclasses.field(repr=False)
@@ -45,7 +45,7 @@ class ConfigDocument:
     exists: bool = True
 
     def with_changes(self, sections: Mapping[str, JsonValue], flags: Mapping[str, bool | None]) -> ConfigDocument:
-        """Answers the document after `to_data` has written the same changes."""
+        """Returns the document after `to_data` has written the same changes."""
         kept = {key: flag for key, flag in {**self.flags, **flags}.items() if flag is not None}
         return dataclasses.replace(self, sections={**self.sections, **sections}, flags=kept, exists=True)
 
@@ -55,10 +55,10 @@ class ConfigChange:
     """How two documents differ; an empty section is the same as none.
 
     Attributes:
-        global_changed: the section `global` is another one.
-        sections: keys of other sections that are others.
-        flags: section keys with another enable flag.
-        maintenance: section keys with another maintenance mode.
+        global_changed: whether the section `global` changed.
+        sections: keys of other sections that changed.
+        flags: section keys whose enable flag changed.
+        maintenance: section keys whose maintenance mode changed.
     """
 
     global_changed: bool
@@ -73,7 +73,7 @@ class ConfigChange:
 
 
 def empty_document() -> ConfigDocument:
-    """Answers what a ConfigMap says that does not exist."""
+    """Returns the document of a ConfigMap that does not exist."""
     return ConfigDocument({}, {}, {}, exists=False)
 
 
@@ -101,7 +101,7 @@ def parse(data: Mapping[str, str], *, where: str, known: Collection[str]) -> Con
 
 
 def diff(old: ConfigDocument, new: ConfigDocument) -> ConfigChange:
-    """Answers how two documents differ."""
+    """Returns how two documents differ."""
     keys = frozenset(old.sections) | frozenset(new.sections)
     changed = {key for key in keys if not _same(old.sections.get(key, {}), new.sections.get(key, {}))}
     return ConfigChange(
@@ -115,12 +115,12 @@ def diff(old: ConfigDocument, new: ConfigDocument) -> ConfigChange:
 def to_data(
     data: Mapping[str, str], sections: Mapping[str, JsonValue], flags: Mapping[str, bool | None]
 ) -> dict[str, str]:
-    """Answers the data with some sections and enable flags changed; all other keys stay byte for byte.
+    """Returns the data with some sections and enable flags changed; all other keys stay byte for byte.
 
     Args:
         data: the data as it is.
-        sections: section key -> its new content; a text that already says the same stays, too.
-        flags: section key -> its new enable flag; None takes it out.
+        sections: section key -> its new content; a text with the same content is kept, too.
+        flags: section key -> its new enable flag; None removes it.
     """
     written = dict(data)
     for key, value in sections.items():
@@ -194,7 +194,7 @@ class _Reader:
             self.sections[key] = {} if document.value is None else document.value
         elif isinstance(document.value, bool) and key != GLOBAL:
             self.bare_flags[key] = document.value
-            self.warnings.append(f"{place}: taken for an enable flag; its key should be {key + ENABLED_SUFFIX!r}")
+            self.warnings.append(f"{place}: used as an enable flag; its key should be {key + ENABLED_SUFFIX!r}")
         else:
             self.problems.append(f"{place}:1: must be a map or a list")
 
@@ -243,9 +243,9 @@ def _says(text: str, value: JsonValue) -> bool:
         return False
 
 
-def _same(one: JsonValue, other: JsonValue) -> bool:
-    """Unlike Python's equality, this tells true from 1."""
-    return jsondoc.digest(one) == jsondoc.digest(other)
+def _same(first: JsonValue, second: JsonValue) -> bool:
+    """Unlike Python's equality, this distinguishes true from 1."""
+    return jsondoc.digest(first) == jsondoc.digest(second)
 
 
 def _differing(old: Mapping[str, object], new: Mapping[str, object]) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""The operator's ConfigMap in the cluster: read it, watch it, write to it without losing anybody's change.
+"""The operator's ConfigMap in the cluster: read it, watch it, write to it without losing concurrent changes.
 
 Only the raw `data` passes through here; what it means is the business of the document's parser. Called by the
 composition root and by the effects of hooks. Source: contract.md 2.8, 5.2 (1 to 3, 16).
@@ -23,12 +23,12 @@ log = get_logger("configmap")
 ConfigData = Mapping[str, str]
 
 ABSENCE_COUNTS_AFTER_S = 3.0
-"""How long a ConfigMap that was there must be away before it counts as missing: `kubectl replace --force` and others
+"""How long a deleted ConfigMap must stay away before it counts as missing: `kubectl replace --force` and others
 delete it a moment before they create it again, and each change of values may cost an upgrade."""
 
 
 class ConfigMapSource:
-    """One ConfigMap that others may change, delete or create at any time."""
+    """One ConfigMap, which others may change, delete or create at any time."""
 
     def __init__(
         self,
@@ -45,19 +45,20 @@ class ConfigMapSource:
             client: the connection.
             namespace: the operator's own.
             name: of the ConfigMap.
-            on_change: told about every state that is not older than the last `save` or look at the API server, the
+            on_change: called with every state that is not older than the last `save` or look at the API server, the
                 first one and those that `save` made included; None when there is no ConfigMap, which takes
-                `ABSENCE_COUNTS_AFTER_S` if there was one, and the API server to say that it is still away. Not told
-                while a `save` is under way: what arrives meanwhile comes after the caller of `save` had its turn.
-            before_create: awaited before `save` creates the ConfigMap, and before another one counts that lacks flags
-                or global values of the one it replaces. Whoever sees it afterwards cannot know that the former one was
-                missing, so what must not be lost has to be noted by then.
+                `ABSENCE_COUNTS_AFTER_S` if there was one, and the API server to confirm that. Not called
+                while a `save` is under way: what arrives meanwhile is delivered after the caller of `save`
+                had its turn.
+            before_create: awaited before `save` creates the ConfigMap, and before a replacement is used that lacks
+                flags or global values of the one it replaces. Afterwards nobody can tell that the former one was
+                missing, so what must not be lost has to be recorded by then.
         """
         self._client = client
         self._ref = ObjectRef(CONFIG_MAPS, namespace, name)
         self._namespace = namespace
         self._name = name
-        self._where = f"ConfigMap {namespace}/{name}"
+        self._where = f"{namespace}/{name}"
         self._on_change = on_change
         self._before_create = before_create
         self._saving = asyncio.Lock()
@@ -107,7 +108,7 @@ class ConfigMapSource:
             await asyncio.gather(*ended, return_exceptions=True)
 
     async def save(self, mutate: Callable[[ConfigData], ConfigData]) -> ConfigData:
-        """Changes the data and gives what is stored afterwards.
+        """Changes the data and returns what is stored afterwards.
 
         A missing ConfigMap is created, with the label `heritage: addon-operator`; if it was there a moment ago, it is
         waited for first. If somebody else writes at the same time, the change is made again on top of theirs. Nothing
@@ -171,7 +172,7 @@ class ConfigMapSource:
             return
         self._exists = True
         if self._end_absence():
-            log.info("ConfigMap is back", scope=self._where)
+            log.info("ConfigMap exists again", config_map=self._where)
         before = self._before_create
         if before is not None and self._replacement is None and self._replaces(config_map):
             self._replacement = asyncio.create_task(self._replace(before), name="replacement of the ConfigMap")
@@ -188,15 +189,15 @@ class ConfigMapSource:
         return any(key == "global" or key.endswith("Enabled") for key in self._last.keys() - _data(config_map).keys())
 
     async def _replace(self, before: Callable[[], Awaitable[None]]) -> None:
-        """Lets the new ConfigMap count after what must not be lost is noted."""
+        """Uses the new ConfigMap once what must not be lost is recorded."""
         while True:
             try:
                 await before()
             except KubeError as error:
                 message = (
-                    "a new ConfigMap does not count yet: what the former one enabled cannot be noted, trying again"
+                    "new ConfigMap is not used yet: which modules the former one enabled cannot be recorded, retrying"
                 )
-                log.warning(message, scope=self._where, error=error)
+                log.warning(message, config_map=self._where, error=error)
                 await asyncio.sleep(ABSENCE_COUNTS_AFTER_S)
             else:
                 break
@@ -209,9 +210,9 @@ class ConfigMapSource:
             self._hear(version, None)
         elif self._absence is None and version >= self._newest:
             log.warning(
-                f"ConfigMap is gone: if it is not back in {ABSENCE_COUNTS_AFTER_S:g} s, the values of the files are in "
-                "force, and modules that only it enables are held: neither upgraded nor removed",
-                scope=self._where,
+                f"ConfigMap was deleted: unless it is created again within {ABSENCE_COUNTS_AFTER_S:g} s, the values "
+                "of the files apply, and modules that only it enables are held: neither upgraded nor removed",
+                config_map=self._where,
             )
             self._absence = asyncio.create_task(self._wait_for_return(version), name="absence of the ConfigMap")
 
@@ -223,22 +224,22 @@ class ConfigMapSource:
             self._exists = version < self._newest
             self._hear(version, None)
             return
-        log.info("ConfigMap is back, the watch has not brought it yet", scope=self._where)
+        log.info("ConfigMap exists again, though the watch has not reported it yet", config_map=self._where)
         self._note(current)
         self._take("Modified", current)
 
     async def _look_later(self) -> JsonObject | None:
-        """Answers what is there after the time an absence may take, or as much later as the API server can say."""
+        """Returns the ConfigMap after the time an absence may take, or later, when the API server responds."""
         while True:
             await asyncio.sleep(ABSENCE_COUNTS_AFTER_S)
             try:
                 return await self._get()
             except KubeError as error:
-                message = "ConfigMap is gone or not, the API server does not say: its last state counts, asking again"
-                log.warning(message, scope=self._where, error=error)
+                message = "cannot read whether the ConfigMap still exists: its last state stays in use, retrying"
+                log.warning(message, config_map=self._where, error=error)
 
     def _end_absence(self) -> asyncio.Task[None] | None:
-        """Answers what waited for the end of an absence, if there was one."""
+        """Cancels and returns the task that waited for the end of an absence, if there was one."""
         absence, self._absence = self._absence, None
         if absence is not None:
             absence.cancel()

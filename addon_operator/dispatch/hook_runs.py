@@ -74,8 +74,8 @@ class HookRunHandler:
             changes = await self._synchronize(hook, run, queue)
         else:
             contexts = collapse_repeats(run.contexts)
-            count = self._monitors.fitting(hook, contexts)
-            changes, rest = await self._attempt(hook, run, contexts[:count], queue), contexts[count:]
+            fitting, rest = self._monitors.split_to_fit(hook, contexts)
+            changes = await self._attempt(hook, run, fitting, queue)
         if changes:
             self._queue.add_tail(hook_changed_values(task.reason, hook.id, changes, self._queue.waiting))
         return Again(dataclasses.replace(run, contexts=rest)) if rest else Done()

@@ -1,4 +1,4 @@
-"""What one run of a hook is asked, and what it answers.
+"""One run of a hook: its input, and its result.
 
 Pure. Made by the dispatcher, carried out by the engine; transports and codecs see nothing else of the operator.
 """

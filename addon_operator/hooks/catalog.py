@@ -29,20 +29,20 @@ _State: TypeAlias = tuple[Identity, bytes]
 
 @dataclass(frozen=True, slots=True)
 class HookFile:
-    """An executable that is a hook by its place and name."""
+    """An executable file in a place where hooks are."""
 
     path: Path
     name: str
 
 
 def global_root(directory: Path) -> Path:
-    """Answers where global hooks are: in `hooks` below the directory if that exists, else in the directory itself."""
+    """Returns where global hooks are: in `hooks` below the directory if that exists, else in the directory itself."""
     below = directory / "hooks"
     return below if below.is_dir() else directory
 
 
 def hook_name(path: Path, root: Path) -> str:
-    """Answers a hook's name: from the first `hooks` directory on, else relative to the root it was found in."""
+    """Returns a hook's name: from the first `hooks` directory on, else relative to the root it was found in."""
     _, found, rest = str(path).partition("/hooks/")
     return f"hooks/{rest}" if found else str(path.relative_to(root))
 
@@ -51,7 +51,7 @@ def find_hooks(root: Path) -> tuple[tuple[HookFile, ...], tuple[str, ...]]:
     """Finds hook files, sorted by path, and warnings about files that are not executable.
 
     A root that does not exist holds no hooks. Hidden names, directories `lib` and `venv`, documents (.yaml, .json, .md,
-    .txt) and symbolic links are passed over.
+    .txt) and symbolic links are ignored.
 
     Raises:
         HookConfigError: a directory cannot be read.
@@ -64,9 +64,9 @@ def find_hooks(root: Path) -> tuple[tuple[HookFile, ...], tuple[str, ...]]:
         raise HookConfigError(f"{error.filename}: hooks cannot be searched: {error.strerror}") from error
     for _, path, mode in found:
         if stat.S_ISLNK(mode):
-            warnings.append(f"{path}: a symbolic link, not taken for a hook")
+            warnings.append(f"{path}: ignored: a symbolic link is not a hook")
         elif not mode & 0o111:
-            warnings.append(f"{path}: not executable, not taken for a hook")
+            warnings.append(f"{path}: ignored: not executable")
         else:
             hooks.append(HookFile(path, hook_name(path, root)))
     return tuple(hooks), tuple(warnings)
@@ -97,7 +97,7 @@ class HookCatalog:
 
         Args:
             engine: runs `--config`.
-            parallelism: how many at once over all scopes; as many as there are processors unless told.
+            parallelism: how many at once over all scopes; the number of processors by default.
         """
         self._engine = engine
         self._slots = asyncio.Semaphore(parallelism or len(os.sched_getaffinity(0)))

@@ -1,4 +1,4 @@
-"""Binding contexts: the JSON objects that tell a hook why it runs (contract.md 2.3).
+"""Binding contexts: the JSON objects that say why a hook runs (contract.md 2.3).
 
 Pure. A task carries what happened; the JSON is made when the hook starts, so that snapshots are those of the moment.
 Objects stay the bytes that they arrived as: a context file is joined from them, never parsed or built as a whole.
@@ -31,7 +31,7 @@ _V0_EVENTS: Final[dict[WatchEvent, str]] = {"Added": "add", "Modified": "update"
 
 @dataclass(frozen=True, slots=True)
 class LifecycleContext:
-    """A point in the life of the operator or of a module has come."""
+    """A lifecycle event of the operator or of a module."""
 
     kind: LifecycleKind
 
@@ -45,7 +45,7 @@ class Synchronization:
 
 @dataclass(frozen=True, slots=True)
 class ObjectEvent:
-    """An object came, changed or went.
+    """An object was added, modified or deleted.
 
     Attributes:
         object: the whole object at the moment of the event, as JSON.
@@ -64,14 +64,14 @@ class ObjectEvent:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """The time of a schedule has come."""
+    """A schedule is due."""
 
     binding: Schedule
 
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """The API server asks whether a request may pass, and how it is to be changed."""
+    """The API server asks whether a request is allowed, and how to mutate it."""
 
     binding: Admission
     request: JsonObject = field(repr=False)
@@ -92,17 +92,17 @@ Items: TypeAlias = Callable[[Kubernetes], Sequence[Item]]
 
 
 def binding_name(context: Context) -> str:
-    """Answers the `binding` of a context."""
+    """Returns the `binding` of a context."""
     return context.kind if isinstance(context, LifecycleContext) else context.binding.name
 
 
 def group_of(context: Context) -> str:
-    """Answers the group of a context's binding; empty if it has none."""
+    """Returns the group of a context's binding; empty if it has none."""
     return "" if isinstance(context, LifecycleContext) else context.binding.group
 
 
 def allows_failure(context: Context) -> bool:
-    """Answers whether a failed run for this context is let go; lifecycle bindings never allow that."""
+    """Returns whether a failed run for this context is not retried; lifecycle bindings never allow that."""
     return isinstance(context, Synchronization | ObjectEvent | Tick) and context.binding.allow_failure
 
 
@@ -126,8 +126,10 @@ def encode(contexts: Iterable[Context], config: HookConfig, items: Items) -> lis
     return pieces
 
 
-def fitting(contexts: Sequence[Context], config: HookConfig, size: Callable[[Kubernetes], int]) -> int:
-    """Answers how many contexts, at least one, go into one run; the others are for the next.
+def split_to_fit(
+    contexts: Sequence[Context], config: HookConfig, size: Callable[[Kubernetes], int]
+) -> tuple[tuple[Context, ...], tuple[Context, ...]]:
+    """Returns the contexts, at least one, that go into one run, and those that are left for the next.
 
     Each context repeats the snapshots that it includes, so a burst would make a file of its number times their size.
 
@@ -145,8 +147,10 @@ def fitting(contexts: Sequence[Context], config: HookConfig, size: Callable[[Kub
         total += sum(sizes[name] for name in included)
         total += len(context.object) if isinstance(context, ObjectEvent) else 0
         if count and total > _MOST_BYTES_IN_A_RUN:
-            return count
-    return min(len(contexts), MOST_IN_A_RUN)
+            break
+    else:
+        count = min(len(contexts), MOST_IN_A_RUN)
+    return tuple(contexts[:count]), tuple(contexts[count:])
 
 
 class _Writer:
@@ -216,7 +220,7 @@ class _Writer:
     def _pieces(self, binding: Kubernetes) -> list[bytes]:
         """Gives the items of a binding, a comma before each."""
         place = next((at for at, other in enumerate(self._config.kubernetes) if other == binding), None)
-        if place is None:  # the hook was another one when it was told to run
+        if place is None:  # the hook has changed since this run was queued
             return []
         known = self._lists.get(place)
         if known is None:

@@ -46,7 +46,7 @@ class Run:
     """Why a hook is run.
 
     Attributes:
-        contexts: what it is told, in order; never empty.
+        contexts: its binding contexts, in order; never empty.
         queue: where the task waited; empty for reviews, which wait in none.
         activation: the reason of the task during the first converge, else empty.
         allows_failure: a failure counts as an allowed one.
@@ -100,7 +100,7 @@ class HookRuns:
         self._too_many_series: set[HookId] = set()
 
     async def run(self, hook: Hook, run: Run) -> Changes:
-        """Runs a hook once and does what it asks for; answers what that has changed.
+        """Runs a hook once and applies what it asks for; returns what that has changed.
 
         Raises:
             HookError: the hook failed, left something unusable, its patches break the schemas, or what it asked for
@@ -109,11 +109,11 @@ class HookRuns:
         return (await self.review(hook, run))[0]
 
     async def review(self, hook: Hook, run: Run) -> tuple[Changes, bytes]:
-        """Runs a hook for the API server, as `run`; answers also what it wrote into its response file."""
+        """Runs a hook for the API server, as `run`; also returns what it wrote to its response file."""
         key = "global" if hook.id.module is None else section_key(hook.id.module)
         loop = asyncio.get_running_loop()
         started = loop.time()
-        progress = loop.call_later(_WORTH_A_LINE_S, _at_work, hook.id, run)
+        progress = loop.call_later(_WORTH_A_LINE_S, _log_progress, hook.id, run)
         try:
             result = await self._engine.run(self._call(hook, run, key))
             # A run that is ended meanwhile leaves its effects some seconds: they belong together.
@@ -151,7 +151,7 @@ class HookRuns:
         )
 
     async def _apply(self, hook: HookId, key: str, effects: Effects) -> Changes:
-        # A thread, so that nobody waits for the operations of hooks that write hundreds of thousands.
+        # In a thread: a hook may write hundreds of thousands of operations, and the event loop must not wait for them.
         large = len(effects.metrics) > _LARGE_BYTES
         decoded = await asyncio.to_thread(self._decode, hook, effects) if large else self._decode(hook, effects)
         proposal = self._propose(hook, key, effects)
@@ -168,22 +168,24 @@ class HookRuns:
         self._commit(hook, key, effects, proposal)
         for flag in sorted(flag for flag in proposal.enabled_changed if not self._store.has(flag)):
             reason = f"{flag}Enabled: there is no module {module_name(flag)!r}"
-            log.warning("a hook switches nothing", hook=hook.name, module=hook.module, reason=reason)
+            log.warning("enable flag of a hook has no effect", hook=hook.name, module=hook.module, reason=reason)
         if proposal.changed:
-            log.debug("values changed", hook=hook.name, module=hook.module, scope=sorted(proposal.changed))
+            log.debug("hook changed values", hook=hook.name, module=hook.module, scope=sorted(proposal.changed))
         # A run that failed after its flags were saved is repeated, and saves them again: they changed all the same.
         enablement = bool(proposal.enabled_changed) or hook in self._flags_changed
         self._flags_changed.discard(hook)
         return Changes(values=bool(proposal.changed), enablement=enablement)
 
     async def _apply_despite(self, hook: HookId, failed: HookFailed) -> None:
-        """Does what a failed hook wants to be done in this case: to tell others in the status of an object."""
+        """Applies the operations that a failed hook wants nevertheless: those on the status of objects."""
         try:
             wanted = patch_ops.despite_hook_error(patch_ops.parse(failed.object_patch, "KUBERNETES_PATCH_PATH"))
             if wanted:
                 await self._patcher.apply(wanted)
         except AddonOperatorError as error:
-            log.warning("what a failed hook asked for is not done", hook=hook.name, module=hook.module, error=error)
+            log.warning(
+                "status operations of a failed hook are not applied", hook=hook.name, module=hook.module, error=error
+            )
 
     def _decode(self, hook: HookId, effects: Effects) -> _Decoded:
         try:
@@ -201,10 +203,13 @@ class HookRuns:
         self._metrics.hook_runs.metrics_dropped(hook.module, hook.name, dropped)
         if hook not in self._too_many_series:
             self._too_many_series.add(hook)
-            reason = (
-                f"{dropped} operations dropped: it has as many series as HOOK_MAX_SERIES (--hook-max-series) allows"
+            reason = f"{dropped} operations dropped: the hook has reached HOOK_MAX_SERIES (--hook-max-series)"
+            log.warning(
+                "hook has too many metric series, operations are dropped",
+                hook=hook.name,
+                module=hook.module,
+                reason=reason,
             )
-            log.warning("a hook has too many metrics", hook=hook.name, module=hook.module, reason=reason)
 
     def _propose(self, hook: HookId, key: str, effects: Effects) -> Proposal | None:
         if not effects.values_patch and not effects.config_patch:
@@ -244,8 +249,8 @@ class HookRuns:
 
 def _warn_of_lost_effects(error: BaseException) -> None:
     reason = str(error) if isinstance(error, AddonOperatorError) else type(error).__name__
-    log.warning("what a hook asked for is not done, since its run was ended", reason=reason)
+    log.warning("effects of a hook are not applied: its run was cancelled", reason=reason)
 
 
-def _at_work(hook: HookId, run: Run) -> None:
-    log.info("hook is at work", hook=hook.name, module=hook.module, binding=run.binding, queue=run.queue)
+def _log_progress(hook: HookId, run: Run) -> None:
+    log.info("hook is still running", hook=hook.name, module=hook.module, binding=run.binding, queue=run.queue)

@@ -1,4 +1,4 @@
-"""Runs one attempt of a hook: files, process, deadline, log, answer. Carrying out the answer is for others (effects).
+"""Runs one attempt of a hook: files, process, deadline, log, result. `effects` carries out what the hook asks for.
 
 Called with one HookCall for each task, by the loader of hooks (`configure`) and by the module plan (`enabled`).
 """
@@ -127,8 +127,8 @@ class HookEngine:
         Source: contract.md 2.4, 2.10.
         """
         hook = HookId(module, ENABLED_SCRIPT)
-        given = files.enabled_input(values=values, config_values=config_values)
-        async with self._workspace(hook, given) as workspace:
+        variables = files.enabled_input(values=values, config_values=config_values)
+        async with self._workspace(hook, variables) as workspace:
             fields = {"binding": "enabled"}
             await self._execute(script, hook, workspace, timeout_s=self._enabled_timeout_s, fields=fields)
             return workspace.answer()
@@ -172,12 +172,12 @@ class HookEngine:
 
     @contextlib.asynccontextmanager
     async def _workspace(
-        self, hook: HookId, given: Mapping[str, Content], *, size: int = 0
+        self, hook: HookId, variables: Mapping[str, Content], *, size: int = 0
     ) -> AsyncIterator[Workspace]:
         if size < _LARGE_BYTES:
-            workspace = Workspace(self._tmp_dir, hook, given)
+            workspace = Workspace(self._tmp_dir, hook, variables)
         else:
-            workspace = await asyncio.to_thread(Workspace, self._tmp_dir, hook, given)
+            workspace = await asyncio.to_thread(Workspace, self._tmp_dir, hook, variables)
         try:
             yield workspace
         finally:
@@ -185,11 +185,11 @@ class HookEngine:
                 await self._remove_tree(workspace)
 
     async def _remove_tree(self, workspace: Workspace) -> None:
-        # A cancellation leaves the thread to its work, so the files go away in any case.
+        # A cancellation does not stop the thread, so the files are removed either way.
         try:
             await asyncio.to_thread(workspace.remove_tree)
         except HookUnreachable as error:
-            _log.warning("temporary files stay", reason=str(error))
+            _log.warning("temporary files of a hook are left behind", reason=str(error))
 
 
 def _check_exit(ended: Exit, hook: HookId, *, what: str, timeout_s: float) -> None:

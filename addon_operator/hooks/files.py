@@ -1,4 +1,4 @@
-"""The shell protocol: how a call becomes files and variables of a process, and how files become its answer.
+"""The shell protocol: how a call becomes files and variables of a process, and how files become its result.
 
 Knows nothing of processes. All files of one run lie in a fresh private directory; what a hook did to them in the
 meantime is taken as it is: never trusted, never waited for, never read beyond a bound (contract.md 2.4).
@@ -43,18 +43,18 @@ Content: TypeAlias = Iterable[bytes]
 
 
 def hook_input(call: HookCall) -> dict[str, Content]:
-    """Answers which variables a hook gets and what is in their files; result files are there and empty."""
-    given: dict[str, Content] = {
+    """Returns which variables a hook gets and what is in their files; result files exist and are empty."""
+    inputs: dict[str, Content] = {
         "BINDING_CONTEXT_PATH": call.contexts,
         "VALUES_PATH": (jsondoc.dumps(call.values),),
         "CONFIG_VALUES_PATH": (jsondoc.dumps(call.config_values),),
     }
     results = (_VALUES_PATCH, _CONFIG_PATCH, _METRICS, _OBJECT_PATCH, *_RESPONSES.values())
-    return given | dict.fromkeys(results, ())
+    return inputs | dict.fromkeys(results, ())
 
 
 def enabled_input(*, values: JsonValue, config_values: JsonValue) -> dict[str, Content]:
-    """Answers which variables an `enabled` script gets and what is in their files."""
+    """Returns which variables an `enabled` script gets and what is in their files."""
     return {
         "VALUES_PATH": (jsondoc.dumps(values),),
         "CONFIG_VALUES_PATH": (jsondoc.dumps(config_values),),
@@ -92,7 +92,7 @@ class Workspace:
             raise self._unwritable(self.directory, error) from error
 
     def environment(self) -> dict[str, str]:
-        """Answers the variables that tell a process where its files are."""
+        """Returns the variables that name the files of a process."""
         paths = {variable: str(path) for variable, path in self._paths.items()}
         return paths | {other: paths[name] for name, other in _OTHER_NAMES.items() if name in paths}
 

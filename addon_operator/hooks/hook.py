@@ -14,7 +14,7 @@ from addon_operator.hooks.config.model import HookConfig, LifecycleKind
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """A hook that said what it wants."""
+    """A hook whose configuration is known."""
 
     id: HookId
     path: Path
@@ -27,8 +27,8 @@ class LoadedHooks:
 
     Attributes:
         hooks: sorted by path.
-        warnings: files that look like hooks and are none, one line each.
-        errors: why the others cannot be used, one text for each hook.
+        warnings: files that look like hooks but are not, one line each.
+        errors: why the other hooks cannot be used, one text for each.
     """
 
     hooks: tuple[Hook, ...] = ()
@@ -36,10 +36,10 @@ class LoadedHooks:
     errors: tuple[str, ...] = ()
 
     def bound_to(self, kind: LifecycleKind) -> tuple[Hook, ...]:
-        """Answers the hooks with a lifecycle binding, by order, then by path."""
+        """Returns the hooks with a lifecycle binding, by order, then by path."""
         found = [(order, hook) for hook in self.hooks if (order := hook.config.order(kind)) is not None]
         return tuple(hook for _, hook in sorted(found, key=lambda pair: (pair[0], str(pair[1].path))))
 
     def find(self, hook: HookId) -> Hook | None:
         """Finds a hook; None if there is none of this name."""
-        return next((one for one in self.hooks if one.id == hook), None)
+        return next((known for known in self.hooks if known.id == hook), None)

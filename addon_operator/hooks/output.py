@@ -67,7 +67,7 @@ _NUMBERS: Final[Mapping[_Level, int]] = {"debug": 10, "info": 20, "warning": 30,
 
 
 def _record(line: str) -> JsonObject | None:
-    """Answers the object that a line holds, None when it is text."""
+    """Returns the object that a line holds, None if it is text."""
     if not line.lstrip().startswith("{"):
         return None
     try:

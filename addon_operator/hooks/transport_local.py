@@ -45,7 +45,7 @@ class LocalTransport:
     async def ask_config(
         self, path: Path, *, hook: HookId, environment: Mapping[str, str], timeout_s: float, grace_s: float
     ) -> tuple[Exit, bytes]:
-        """Runs a hook with `--config`; answers how it ended and what it printed.
+        """Runs a hook with `--config`; returns how it ended and what it printed.
 
         Raises:
             HookUnreachable: it cannot be started; the message says why.

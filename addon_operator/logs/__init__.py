@@ -1,8 +1,8 @@
 """The log: one JSON, text or coloured line for each event, constant message plus fields.
 
-Fields come from one list: event_id task_id queue task hook scope binding module release attempt duration_s outcome
-reason; hooks' own keys arrive as hook_*. Values, Secrets and patches are never logged. `error` holds the text of an
-exception of ours, whose messages keep the same promise; for other exceptions it holds the type.
+Fields come from one list: event_id task_id queue task hook scope binding module release config_map path attempt
+duration_s outcome reason; hooks' own keys arrive as hook_*. Values, Secrets and patches are never logged. `error` holds
+the text of an exception of ours, whose messages keep the same promise; for other exceptions it holds the type.
 """
 
 from __future__ import annotations

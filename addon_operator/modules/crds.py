@@ -41,10 +41,10 @@ class CrdInstaller:
 
         Args:
             client: the API server.
-            charts: tells whether the files of a module have changed.
+            charts: knows whether the files of a module have changed.
             labels: put on each definition.
             filter_prefixes: files whose names start so are left out.
-            on_installed: told the kinds of definitions that were created or updated, as `CrdReport.kinds`.
+            on_installed: called with the kinds of definitions that were created or updated, as `CrdReport.kinds`.
         """
         self._client = client
         self._charts = charts
@@ -55,7 +55,7 @@ class CrdInstaller:
         self._read: dict[Path, tuple[str, Definitions]] = {}
 
     def brought(self, module: Module) -> Definitions:
-        """Answers which definitions a module brings, by name; files are read again only if some of its files changed.
+        """Returns the definitions of a module, by name; files are read again only if some of its files changed.
 
         Raises:
             InputError: a file cannot be read, is not YAML, or holds something else than definitions.
@@ -75,7 +75,7 @@ class CrdInstaller:
         self._charts.forget(module_dir)
 
     async def install(self, module: Module, *, earlier: Iterable[Module]) -> Definitions:
-        """Applies the CRDs of a module, waits until they are served, and answers which these are.
+        """Applies the CRDs of a module, waits until they are served, and returns which these are.
 
         Args:
             module: which one.

@@ -56,7 +56,7 @@ class Enablement:
     """Evaluates the enable state of modules.
 
     Attributes:
-        script_errors: module name -> why its `enabled` script gave no answer when it was asked last.
+        script_errors: module name -> why its `enabled` script failed when it ran last.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Enablement:
         return verdicts
 
     async def changed(self, keys: Collection[str]) -> bool:
-        """Answers whether any module of these sections gets another enable state than the one in force.
+        """Returns whether the enable state of any module of these sections differs from the one in force.
 
         A verdict that only has another reason takes the place of the former one.
 

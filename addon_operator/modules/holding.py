@@ -1,4 +1,4 @@
-"""Holds modules: remembers what is known of each, and lets people see which are neither upgraded nor removed, and why.
+"""Holds modules: records what is known of each, and reports which are neither upgraded nor removed, and why.
 
 Which are held is decided in `removals.py`, as a part of the plan. Source: docs/modules.md, "Held modules".
 """
@@ -54,11 +54,11 @@ class Holding:
         metrics: ModuleMetrics,
         warn: Callable[[str, str], None],
     ) -> None:
-        """Takes what it uses.
+        """Lists the dependencies.
 
         Args:
             registry: where the result is kept.
-            runner: ends what the hooks of a held module react to.
+            runner: unbinds the hooks of a held module.
             deployment: knows the releases, and keeps the result on them.
             config: says whether the ConfigMap exists.
             source: says which one it is.
@@ -88,7 +88,7 @@ class Holding:
         return tuple(sorted(self._deployment.owned().keys() - modules - {self._ignored_release}))
 
     def installed(self, unread: Collection[str], flags: Mapping[str, EnableFlag]) -> Installed:
-        """What there is, and what is remembered of it; `unread` and `flags` as in `Installed`."""
+        """What is installed, and what is recorded of it; `unread` and `flags` as in `Installed`."""
         releases, alive = self._deployment.owned(), self._registry.alive
         marks = {}
         for name in {*releases, *alive}:
@@ -100,7 +100,7 @@ class Holding:
         return Installed(alive, tuple(releases), marks, unread, self._ignored_release, flags)
 
     def _replacement(self, release: ReleaseFacts) -> str:
-        """Says why a module is held that was not enabled in this process; empty if its ConfigMap is the same."""
+        """Returns why a module is held that was not enabled in this process; empty if its ConfigMap is the same."""
         known = release.enabled_by.config_map if release.enabled_by else ""
         return config_map_was_replaced(self._config.where) if known and self.config_map_uid not in {"", known} else ""
 
@@ -114,13 +114,13 @@ class Holding:
         confirmed = frozenset(names) & self._registry.held.keys()
         self._registry.confirmed |= confirmed
         for name in sorted(confirmed):
-            log.warning("removal of a held module is confirmed: the next converge uninstalls it", module=name)
+            log.warning("removal of a held module was confirmed: the next converge uninstalls it", module=name)
 
     async def enforce(self, held: Mapping[str, str]) -> None:
         """Holds these modules and no others; name -> reason.
 
         Raises:
-            KubeError: it cannot be noted on a release; nothing else has changed.
+            KubeError: it cannot be recorded on a release; nothing else has changed.
         """
         await self._deployment.hold(held)
         before = self._registry.held
@@ -134,11 +134,11 @@ class Holding:
             log.error("module is held: neither upgraded nor removed", module=name, reason=held[name], next=WHAT_NEXT)
         for name in over:
             self._metrics.held(name, held=False)
-            log.info("module is not held any more", module=name)
+            log.info("module is no longer held", module=name)
         if new:
             reasons = "; ".join(dict.fromkeys(held[name] for name in new))
             self._warn("ModulesHeld", f"neither upgraded nor removed: {', '.join(new)} ({reasons}); {WHAT_NEXT}")
 
     def _is_to_be_removed(self, name: str) -> bool:
-        there = name in self._registry.alive or self._deployment.exists(name)
-        return there and not self._registry.is_enabled(name)
+        exists = name in self._registry.alive or self._deployment.exists(name)
+        return exists and not self._registry.is_enabled(name)

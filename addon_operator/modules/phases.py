@@ -67,7 +67,7 @@ DeleteStep = Literal["load-hooks", "beforeDeleteHelm", "uninstall", "afterDelete
 
 
 def next_run_step(facts: RunFacts) -> RunStep:
-    """Answers what comes next in a module run."""
+    """Returns what comes next in a module run."""
     if not facts.wanted:
         return "finish"
     if not facts.hooks_loaded:
@@ -88,7 +88,7 @@ def next_run_step(facts: RunFacts) -> RunStep:
 
 
 def next_delete_step(facts: DeleteFacts) -> DeleteStep:
-    """Answers what comes next in a module delete; beforeDeleteHelm only runs while there is a release."""
+    """Returns what comes next in a module delete; beforeDeleteHelm only runs while there is a release."""
     if not facts.hooks_loaded:
         return "load-hooks"
     if facts.release:

@@ -1,6 +1,6 @@
 """Which modules run, which are deleted, which releases are purged, and why.
 
-Pure. `enabled` scripts are run by `enablement.py`; their answers come in as facts. Source: contract.md 2.10, 3.2, 3.9.
+Pure. `enabled` scripts are run by `enablement.py`; their results are facts here. Source: contract.md 2.10, 3.2, 3.9.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ConvergePlan:
 def flag_chain(
     module: Module, *, dynamic: Mapping[str, EnableFlag], config: Mapping[str, EnableFlag]
 ) -> tuple[EnableFlag, ...]:
-    """Lists what the sources say about a module: values files, global hooks' patches, ConfigMap.
+    """Lists the enable flags of a module: values files, global hooks' patches, ConfigMap.
 
     Args:
         module: with the flags of its values files.
@@ -75,22 +75,22 @@ def flag_chain(
 
 
 def flag_says(chain: Sequence[EnableFlag]) -> bool:
-    """Answers what the flags alone decide; nothing said means disabled."""
+    """Returns what the flags alone decide; disabled if there is none."""
     return bool(chain) and chain[-1].value
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Installed:
-    """What is there already, and what is known about its end.
+    """What is installed, and what is recorded about it.
 
     Attributes:
         alive: names of modules that were started in this process and not deleted since.
         releases: names of the releases that carry our mark.
-        marks: name -> what is remembered of it; of any of these names.
-        unread: names of what is in the modules directories and is no module now, such as a broken link: not purged, and
-            held if it is.
+        marks: name -> what is recorded of it; of any of these names.
+        unread: names of entries in the modules directories that are no module now, such as a broken link: not purged,
+            and held if it is.
         ignored_release: never purged.
-        flags: section key -> flag of the ConfigMap: all that speaks for or against a release without a module.
+        flags: section key -> flag of the ConfigMap, which is all that decides about a release without a module.
     """
 
     alive: Collection[str] = ()
@@ -103,7 +103,7 @@ class Installed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RemovalRules:
-    """What may be removed without anybody asking for it; see `removals.hold`.
+    """What may be removed although nobody requested it; see `removals.hold`.
 
     Attributes:
         missing_config_map: the ConfigMap as messages name it, if it does not exist.
@@ -124,15 +124,15 @@ def make_plan(
     Args:
         modules: all modules. If there is none at all, nothing is removed: their directories are not there yet.
         verdicts: one for each of them.
-        installed: what is there.
+        installed: what is installed.
         rules: which removals have to wait.
     """
     ordered = sorted(modules, key=lambda module: module.sort_key)
     enabled = [module for module in ordered if verdicts[module.name].enabled]
     disabled = [module for module in ordered if not verdicts[module.name].enabled]
     needed = {module.name for module in ordered if module.has_release or not verdicts[module.name].enabled}
-    there = {*installed.alive, *installed.releases}
-    delete = [module.name for module in reversed(disabled) if module.name in there]
+    present = {*installed.alive, *installed.releases}
+    delete = [module.name for module in reversed(disabled) if module.name in present]
     purge = sorted({*installed.releases} - needed - {*installed.unread, installed.ignored_release}, reverse=True)
     held = hold(
         [
@@ -141,7 +141,7 @@ def make_plan(
         ],
         missing_config_map=rules.missing_config_map,
         confirmed=rules.confirmed,
-        installed=len(there - {installed.ignored_release}),
+        installed=len(present - {installed.ignored_release}),
         limit=rules.limit,
         no_module_found=not ordered,
     )

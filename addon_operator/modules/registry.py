@@ -134,7 +134,7 @@ class ModuleRegistry:
             raise ModuleError(f"module {name} not found") from error
 
     def state(self, name: str) -> ModuleState:
-        """The state of a module; a fresh one for a module that was never run."""
+        """The state of a module; a new one for a module that never ran."""
         return self._states.setdefault(name, ModuleState())
 
     def find_hook(self, hook: HookId) -> Hook | None:

@@ -1,4 +1,4 @@
-"""Which uninstalls somebody asked for, and which would only follow from something that is missing.
+"""Which uninstalls were requested, and which would only follow from something that is missing.
 
 Pure. A release is removed because a source says so: an enable flag that is false, or an edit that takes a flag back. A
 source that vanished as a whole says nothing: what would be uninstalled for that reason alone is held, neither upgraded
@@ -14,7 +14,7 @@ from typing import Final
 from addon_operator.values.layers import VALUES_FILE_SOURCE, EnabledBy, EnableFlag
 
 LEAST_LIMIT: Final = 3
-"""The smallest default limit: up to so many modules may lose their reason to exist in one converge."""
+"""The smallest default limit: up to so many modules may lose what enabled them in one converge."""
 
 LIMIT_VARIABLE: Final = "ADDON_OPERATOR_MAX_REMOVALS"
 """The setting of the limit, as messages name it."""
@@ -22,10 +22,10 @@ LIMIT_VARIABLE: Final = "ADDON_OPERATOR_MAX_REMOVALS"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mark:
-    """What is remembered of a module since it was enabled last.
+    """What is recorded of a module since it was enabled last.
 
     Attributes:
-        enabled_by: what enabled it; None if nobody noted it.
+        enabled_by: what enabled it; None if that was not recorded.
         held: why the module is held; empty if it is not.
     """
 
@@ -39,7 +39,7 @@ class Removal:
 
     Attributes:
         name: of the module and its release.
-        mark: what is remembered of it.
+        mark: what is recorded of it.
         flag: the enable flag that decides; None if no source has one.
         script: what its `enabled` script says, as a sentence; empty if the flags decide.
         has_directory: there is a module of this name that has something for Helm.
@@ -61,12 +61,12 @@ def config_map_was_missing(config_map: str) -> str:
 
 
 def config_map_was_replaced(config_map: str) -> str:
-    """Returns why a module is held that the ConfigMap does not mention, and whose former ConfigMap nobody saw go."""
+    """Returns why a module is held that the ConfigMap does not mention, when the former one was deleted unnoticed."""
     return f"{config_map} was replaced by another one while the operator did not run"
 
 
 def enabled_by(chain: Iterable[EnableFlag], *, config_map: str) -> EnabledBy:
-    """Returns what is to be remembered of a module that is enabled.
+    """Returns what is to be recorded of a module that is enabled.
 
     Args:
         chain: the flags that say something about it, the weakest first.
@@ -91,9 +91,9 @@ def hold(
         missing_config_map: the ConfigMap as messages name it, if it does not exist; None if it does.
         confirmed: names whose removal a person has confirmed.
         installed: how many modules are installed.
-        limit: how many removals without anybody asking for them one converge may make; None for half of the installed
+        limit: how many removals that nobody requested one converge may make; None for half of the installed
             ones, but at least `LEAST_LIMIT`.
-        no_module_found: the modules directories hold nothing: whatever the limit, nobody asked for that.
+        no_module_found: whether the modules directories are empty: nobody requested that, whatever the limit.
 
     Returns:
         Name -> reason, of those that are held, sorted by name.
@@ -101,7 +101,7 @@ def hold(
     held: dict[str, str] = {}
     vanished: dict[str, str] = {}
     for removal in removals:
-        if removal.name in confirmed or _is_asked_for(removal, config_map_exists=missing_config_map is None):
+        if removal.name in confirmed or _is_requested(removal, config_map_exists=missing_config_map is None):
             continue
         if removal.mark.held:
             held[removal.name] = removal.mark.held
@@ -120,8 +120,8 @@ def hold(
     return dict(sorted(held.items()))
 
 
-def _is_asked_for(removal: Removal, *, config_map_exists: bool) -> bool:
-    """Returns whether a flag says no that did not say so when the module was enabled last.
+def _is_requested(removal: Removal, *, config_map_exists: bool) -> bool:
+    """Returns whether a flag disables the module that did not when the module was enabled last.
 
     Without the ConfigMap, hooks see other values than they were written for, so only a file counts.
     """

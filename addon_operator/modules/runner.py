@@ -51,7 +51,7 @@ class Finished:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Paused:
-    """The run goes on when the Synchronization of the module's hooks is over: call it again."""
+    """The run continues when the Synchronization of the module's hooks is over: call it again."""
 
 
 class ModuleRunner:
@@ -81,7 +81,7 @@ class ModuleRunner:
         self._metrics = metrics
 
     async def run(self, name: str, *, activation: str) -> Finished | Paused:
-        """Brings one module up to date, or as far as it comes without others.
+        """Brings one module up to date, or as far as it gets without others.
 
         Raises:
             AddonOperatorError: a step failed; the next run begins with the hooks before Helm, or with onStartup if that
@@ -112,7 +112,7 @@ class ModuleRunner:
         return outcome
 
     def _check_values(self, module: Module) -> None:
-        # It may have been switched on by a hook, or its files have changed, since the ConfigMap was checked.
+        # A hook may have enabled it, or its files may have changed, since the ConfigMap was checked.
         if violations := self._store.check_static([module.key]):
             raise ValuesRejected(f"values of module {module.name!r}:", violations)
 
@@ -127,7 +127,7 @@ class ModuleRunner:
                     await self._load_hooks(module, state)
                     facts = dataclasses.replace(facts, hooks_loaded=True)
                 case "onStartup":
-                    # A fresh life, also after a delete that did not come to its end (contract.md 5.4 no. 13).
+                    # Start afresh, also after a delete that was not finished (contract.md 5.4 no. 13).
                     self._store.forget_patches(module.key)
                     await self._run_hooks(module, state, "onStartup", activation)
                     state.started = True
@@ -135,7 +135,7 @@ class ModuleRunner:
                     await self._bindings.webhooks.serve_conversions_of_module(module.name, _hooks(state))
                     asked_for = await self._bindings.monitors.synchronize(_hooks(state))
                     state.watching = True
-                    if asked_for:  # also those that are not waited for have to be put into their queues
+                    if asked_for:  # those that are not waited for have to be queued as well
                         return Paused()
                 case "await-synchronization":
                     return Paused()
@@ -197,7 +197,7 @@ class ModuleRunner:
             kept = tuple(other for other in state.hooks.hooks if other.id != hook.id)
             state.hooks = dataclasses.replace(state.hooks, hooks=kept)
         self._bindings.stop((hook,))
-        state.reacting = False  # its webhooks go when those of the others are looked at again
+        state.reacting = False  # its webhooks are removed when those of the module are registered again
 
     async def settle(self) -> None:
         """Waits for what runs leave behind them: notes on releases."""
@@ -214,7 +214,7 @@ class ModuleRunner:
         try:
             if ending := self.suspend(name):
                 await asyncio.wait(ending, timeout=_ENDING_S)
-            # Before the release goes: a webhook that nobody answers would hold it up.
+            # Before the uninstall: a webhook without a server would block it.
             await self._bindings.webhooks.withdraw_module(name)
             await self._delete(module, state, activation)
         except AddonOperatorError as error:
@@ -281,21 +281,23 @@ class ModuleRunner:
             loaded = await self._catalog.load(module.path / "hooks", module=module.name)
         if loaded.errors:
             text = "\n".join(loaded.errors)
-            # Whoever switches a module off because one of its hooks is broken must not be held up by that hook; what
-            # fails once only must not cost the module its cleaning up.
+            # A module may be disabled because one of its hooks is broken: that hook must not block the delete. A
+            # failure that happens once only must not cost the module its cleanup.
             if not (but_broken and state.error == text):
                 raise HookConfigError(text)
-            log.error("module is deleted without hooks of it that cannot be used", module=module.name, error=text)
+            log.error(
+                "module is deleted without those of its hooks that cannot be loaded", module=module.name, error=text
+            )
         if loaded.hooks != known.hooks:
             self._forget_hooks(module.name, state)
         state.hooks = loaded
         for warning in set(loaded.warnings) - set(known.warnings):
-            log.warning("files", module=module.name, reason=warning)
+            log.warning("file of a module is ignored", module=module.name, reason=warning)
         for hook in state.hooks.hooks:
             self._metrics.hook_runs.bindings(module.name, hook.id.name, len(hook.config.bindings()))
 
     def _forget_hooks(self, name: str, state: ModuleState) -> None:
-        """Ends what the former hooks react to: files have changed, so everything of it begins anew."""
+        """Unbinds the former hooks: files have changed, so all hooks start afresh."""
         # Also those that run: their contexts are of events before the change.
         self._queues.end_hook_runs(name)
         self._bindings.stop(_hooks(state))

@@ -41,7 +41,7 @@ class StaticLayer:
         value: a map or a list.
         file: the file as messages shall name it.
         lines: JSON pointer in the whole file (`/simpleModule/param`) -> line from 1.
-        chart: this file is also the chart's own values.yaml, which helm merges below the values that it is given.
+        chart: this file is also the chart's own values.yaml, which helm merges below the values that it gets.
     """
 
     value: JsonValue = dataclasses.field(repr=False)
@@ -70,7 +70,7 @@ class EnableFlag:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EnabledBy:
-    """What is remembered of a module that is enabled, to tell later what has changed.
+    """What is recorded of a module that is enabled, to find out later what has changed.
 
     Attributes:
         flags: source -> what its enable flag says.
@@ -123,41 +123,41 @@ class Origin:
 
 
 def section_key(module: str) -> str:
-    """Answers under which key a module's values live: `l2-load-balancer` -> `l2LoadBalancer`."""
+    """Returns the section key of a module: `l2-load-balancer` -> `l2LoadBalancer`."""
     first, *others = re.split(r"[-_. ]", module)
     return first + "".join(part[:1].upper() + part[1:] for part in others)
 
 
 def module_name(key: str) -> str:
-    """Answers which module a section key belongs to: `l2LoadBalancer` -> `l2-load-balancer`."""
+    """Returns the name of the module of a section key: `l2LoadBalancer` -> `l2-load-balancer`."""
     return re.sub(r"[A-Z]", lambda upper: "-" + upper.group().lower(), key)
 
 
 def enabled_key(module: str) -> str:
-    """Answers which key enables a module: `simple-module` -> `simpleModuleEnabled`."""
+    """Returns the key of a module's enable flag: `simple-module` -> `simpleModuleEnabled`."""
     return section_key(module) + ENABLED_SUFFIX
 
 
 def is_section_key(key: str) -> bool:
-    """Answers whether a key has the form of a section key: camelCase that survives the way to a name and back."""
+    """Returns whether a key has the form of a section key: camelCase that survives conversion to a name and back."""
     return _KEY.fullmatch(key) is not None and section_key(module_name(key)) == key
 
 
 def flag_section(key: str) -> str | None:
-    """Answers which section's enable flag a key is (`fooEnabled` -> `foo`), None if it is none."""
+    """Returns the section of an enable flag's key (`fooEnabled` -> `foo`); None if it is no such key."""
     section = key.removesuffix(ENABLED_SUFFIX)
     return section if section != key and is_section_key(section) else None
 
 
 def parse_flag(value: JsonValue) -> bool | None:
-    """Answers what an enable flag says: a boolean, or its name as a string; None if it is anything else."""
+    """Returns the value of an enable flag: a boolean, or its name as a string; None if it is anything else."""
     if isinstance(value, bool):
         return value
     return {"true": True, "false": False}.get(value) if isinstance(value, str) else None
 
 
 def check_module_name(name: str) -> None:
-    """Refuses a name whose section could not be told from another one.
+    """Refuses a name whose section would be that of another name as well.
 
     Raises:
         ModuleError: the name does not survive the way to camelCase and back, or its section key has another meaning.
@@ -175,7 +175,7 @@ def check_module_name(name: str) -> None:
 
 
 def merge_layers(layers: Sequence[StaticLayer]) -> JsonValue:
-    """Answers the static value of a section; `{}` if no layer has any."""
+    """Returns the static value of a section; `{}` if no layer has any."""
     merged: JsonValue = {}
     for layer in layers:
         merged = jsondoc.deep_merge(merged, layer.value) if layer.value != {} else merged

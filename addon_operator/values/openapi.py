@@ -35,7 +35,7 @@ _Change: TypeAlias = Callable[[JsonObject, str], JsonObject]
 
 
 def check_file(document: JsonValue, file: str) -> JsonObject:
-    """Answers the schema of a parsed file, without keywords that say nothing.
+    """Returns the schema of a parsed file, without empty keywords.
 
     Raises:
         SchemaError: it is not a schema; all problems, each with the file and a JSON pointer.
@@ -52,9 +52,9 @@ def check_file(document: JsonValue, file: str) -> JsonObject:
 
 
 def extend(schema: JsonObject, parent: JsonObject | None, file: str) -> JsonObject:
-    """Answers the schema of values with what its `x-extend` takes from the schema of config values.
+    """Returns the schema of values with what its `x-extend` takes from the schema of config values.
 
-    `additionalProperties` comes along too: what a user may set must not become forbidden one step later.
+    `additionalProperties` is inherited, too: what a user may set must not be forbidden one step later.
 
     Raises:
         SchemaError: the extension leads nowhere.
@@ -79,12 +79,12 @@ def extend(schema: JsonObject, parent: JsonObject | None, file: str) -> JsonObje
 
 
 def require_for_helm(schema: JsonObject) -> JsonObject:
-    """Answers the schema with `x-required-for-helm` merged into `required`, at any depth."""
+    """Returns the schema with `x-required-for-helm` merged into `required`, at any depth."""
     return _required_for_helm(schema, "")
 
 
 def close(schema: JsonObject, file: str) -> JsonObject:
-    """Answers the schema with its references put in place and closed against keys that it does not name.
+    """Returns the schema with its references put in place and closed against keys that it does not name.
 
     A schema that contains itself keeps the inner reference.
 
@@ -95,7 +95,7 @@ def close(schema: JsonObject, file: str) -> JsonObject:
 
 
 def spell_nullable(schema: JsonObject) -> JsonObject:
-    """Answers the schema with `nullable: true` as a type of its own."""
+    """Returns the schema with `nullable: true` as a type of its own."""
     return _spelled_nullable(schema, "")
 
 
@@ -111,12 +111,12 @@ def children(schema: JsonObject) -> Iterator[tuple[tuple[str, ...], JsonObject]]
 
 
 def as_map(value: JsonValue) -> JsonObject:
-    """Answers a keyword that is a map if it is there at all."""
+    """Returns a keyword that is a map if it is present."""
     return value if isinstance(value, dict) else {}
 
 
 def listed(rule: object) -> str:
-    """Answers the choices of a rule (`type`, `enum`) as text; null is not told, it is a matter of `nullable`."""
+    """Returns the choices of a rule (`type`, `enum`) as text, without null, which `nullable` is about."""
     choices = rule if isinstance(rule, list) else [rule]
     return " or ".join(str(choice) for choice in choices if choice not in ("null", None))
 

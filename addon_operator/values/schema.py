@@ -58,7 +58,7 @@ class SectionSchemas:
     helm: _Schema | None = dataclasses.field(default=None, repr=False)
 
     def check_config(self, key: str, value: JsonValue, *, origin: OriginOf = lambda _: "") -> tuple[str, ...]:
-        """Answers all violations of the schema of config values, sorted.
+        """Returns all violations of the schema of config values, sorted.
 
         Args:
             key: the section key, with which each violation starts.
@@ -70,7 +70,7 @@ class SectionSchemas:
     def check_values(
         self, key: str, value: JsonValue, *, complete: bool = True, origin: OriginOf = lambda _: ""
     ) -> tuple[str, ...]:
-        """Answers all violations of the schema of values, sorted.
+        """Returns all violations of the schema of values, sorted.
 
         Args:
             key: the section key, with which each violation starts.
@@ -82,15 +82,15 @@ class SectionSchemas:
         return _violations(self.values, key, value, without=without, origin=origin)
 
     def check_helm(self, key: str, value: JsonValue, *, origin: OriginOf = lambda _: "") -> tuple[str, ...]:
-        """Answers as `check_values`, with `x-required-for-helm` required too."""
+        """Returns as `check_values`, with `x-required-for-helm` required too."""
         return _violations(self.helm, key, value, origin=origin)
 
     def with_config_defaults(self, value: JsonValue) -> JsonValue:
-        """Answers the value with the defaults of the schema of config values where keys are absent."""
+        """Returns the value with the defaults of the schema of config values where keys are absent."""
         return _filled(self.config, value, frozenset())
 
     def with_values_defaults(self, value: JsonValue, *, absent: frozenset[str] = frozenset()) -> JsonValue:
-        """Answers the value with the defaults of the schema of values where keys are absent.
+        """Returns the value with the defaults of the schema of values where keys are absent.
 
         Args:
             value: the values of the section.

@@ -1,6 +1,6 @@
-"""One section of values at one moment: its layers, what they amount to, and where each value came from.
+"""One section of values at one moment: its layers, the merged values, and where each value came from.
 
-Pure. A section never changes: a change makes another one. Which section is in force is the business of the store.
+Pure. Sections are immutable: a change makes a new one. The store knows which section is in force.
 
 Source: contract.md 2.7, 2.12.
 """
@@ -41,8 +41,8 @@ class Section:
 
     Attributes:
         spec: what the files say.
-        config: what the ConfigMap says; `{}` if nothing.
-        patches: what hooks said, compact.
+        config: its content in the ConfigMap; `{}` if there is none.
+        patches: the kept operations of hooks, compact.
         authors: path of a patch -> the hook that set it, and when.
     """
 
@@ -56,7 +56,7 @@ class Section:
         """Static layers, defaults of the config schema, and the ConfigMap."""
         schemas = self.spec.schemas
         base = schemas.with_config_defaults(layers.merge_layers(self.spec.static))
-        # An empty section says nothing, not even about a list; items that come with a full one get their defaults.
+        # An empty section sets nothing, not even an empty list; items of a list in it get their defaults.
         return base if self.config == {} else schemas.with_config_defaults(jsondoc.deep_merge(base, self.config))
 
     @functools.cached_property
@@ -68,7 +68,7 @@ class Section:
             document, skipped = patching.reapply(pending, {self.spec.key: value})
             assert isinstance(document, dict)
             value = self._defaulted(document.get(self.spec.key, {}))
-            # A default can be the parent that a patch has waited for.
+            # A default can be the parent that a skipped operation needs.
             pending = skipped if len(skipped) < len(pending) else ()
         return value
 
@@ -83,13 +83,13 @@ class Section:
         return self.spec.schemas.with_values_defaults(value, absent=removed)
 
     def with_config(self, config: JsonValue) -> Section:
-        """Answers the section with another content in the ConfigMap; itself if it is none other."""
+        """Returns the section with this content in the ConfigMap; itself if that is the same."""
         if jsondoc.digest(self.config) == jsondoc.digest(config):
             return self
         return dataclasses.replace(self, config=config)
 
     def with_config_patch(self, operations: Sequence[Operation], where: str) -> Section:
-        """Answers the section with a patch applied to what the ConfigMap says; itself if nothing changes.
+        """Returns the section with a patch applied to its content in the ConfigMap; itself if nothing changes.
 
         Raises:
             ValuesRejected: the patch does not fit.
@@ -101,12 +101,12 @@ class Section:
         return self.with_config(document.get(self.spec.key, {}))
 
     def with_values_patch(self, operations: Sequence[Operation], where: str, author: Origin) -> Section:
-        """Answers the section with a patch applied to its values; itself if the kept patches stay the same.
+        """Returns the section with a patch applied to its values; itself if the kept patches stay the same.
 
         Args:
             operations: the patch.
             where: what messages call it.
-            author: of what is new in it; a patch that says what an earlier one said keeps its author.
+            author: of what is new in it; an operation that repeats an earlier one keeps its author.
 
         Raises:
             ValuesRejected: the patch does not fit.
@@ -122,15 +122,15 @@ class Section:
         return dataclasses.replace(self, patches=kept, authors=authors)
 
     def violations(self, *, complete: bool) -> tuple[str, ...]:
-        """Answers what breaks the rules in the effective config and the effective values, sorted.
+        """Returns the violations in the effective config and the effective values, sorted.
 
         Args:
-            complete: false leaves out what hooks that did not run yet may still add.
+            complete: whether values that hooks may still add are required already.
         """
         return self._violations(functools.partial(self.spec.schemas.check_values, complete=complete))
 
     def helm_violations(self) -> tuple[str, ...]:
-        """Answers what breaks the rules for helm in the effective config and the effective values, sorted."""
+        """Returns the violations that matter to helm in the effective config and the effective values, sorted."""
         return self._violations(self.spec.schemas.check_helm)
 
     def _violations(self, check_values: Callable[..., tuple[str, ...]]) -> tuple[str, ...]:
@@ -141,10 +141,10 @@ class Section:
         return tuple(sorted({*lines, *check_values(key, self.effective, origin=self._said_by)}))
 
     def helm_values(self) -> JsonValue:
-        """Answers the effective values as helm needs them.
+        """Returns the effective values as helm needs them.
 
-        Helm merges them over the chart's own values.yaml. A key that is there, but that hooks took away, is null here:
-        that is how helm is told to drop it.
+        Helm merges them over the chart's own values.yaml. A key of that file that hooks removed is null here:
+        that is how helm drops it.
 
         Source: contract.md 2.12 "Chart defaults".
         """
@@ -152,7 +152,7 @@ class Section:
         return _masking(own, self.effective)
 
     def origins(self) -> Mapping[str, Origin]:
-        """Answers where each scalar and each empty map or list of the effective values came from, in their order.
+        """Returns where each scalar and each empty map or list of the effective values came from, in their order.
 
         Returns:
             JSON pointer inside the section (`/servers/0`) -> origin.
@@ -161,12 +161,12 @@ class Section:
         return {pointer: self._origin(pointer) for pointer in pointers}
 
     def _said_by(self, pointer: str) -> str:
-        """Names the source of a value that people may have to correct; empty for none, and for what is missing."""
+        """Names the source of a value that a user may have to correct; empty for none, and for what is missing."""
         try:
             jsondoc.lookup(self.effective, pointer)
         except KeyError:
             return ""
-        # The moment is left out: an error that is retried stays the same text.
+        # Without the time: the text of an error stays the same when it is retried.
         return str(dataclasses.replace(self._origin(pointer), at=None)) if pointer else ""
 
     def _origin(self, pointer: str) -> Origin:
@@ -230,7 +230,7 @@ def _leaves(value: JsonValue, pointer: str) -> Iterator[str]:
 
 
 def _says(value: JsonValue, tokens: Sequence[str]) -> bool | None:
-    """Answers whether a layer has a value at a place: None if it leaves the matter to those below it.
+    """Returns whether a layer has a value at a pointer: None if that is up to the layers below.
 
     Maps are merged, so a missing key says nothing; anything else replaces all that is below.
     """

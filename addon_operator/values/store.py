@@ -2,10 +2,10 @@
 
 Pure. A section is, from bottom to top: static layers, defaults of the config schema, the ConfigMap (this is the
 effective config), defaults of the values schema, and what hooks patched in memory (these are the effective values).
-Sections never change: a change is proposed, validated as a whole, and committed in one step, or refused because
+Sections are immutable: a change is proposed, validated as a whole, and committed in one step, or refused because
 something that it was based on has changed meanwhile. One event loop owns the store; it does not lock.
 
-Not here: reading files, the ConfigMap itself, deciding what a change sets off.
+Not here: reading files, the ConfigMap itself, deciding what a change leads to.
 
 Source: contract.md 2.7, 2.8, 2.9, 5.4.
 """
@@ -43,16 +43,16 @@ class Proposal:
     """A valid change that is not in force yet.
 
     Attributes:
-        changed: sections whose effective values become others.
-        enabled_changed: sections whose dynamic enable flag becomes another one.
+        changed: sections whose effective values change.
+        enabled_changed: sections whose dynamic enable flag changes.
         config_section: what the owner's section of the ConfigMap becomes; None if a hook did not change it, and for a
             change of the whole ConfigMap.
         config_operations: what makes `config_section` of the owner's section; pointers start with the section key.
-        config_flags: section key -> enable flag to write to the ConfigMap; None takes it out.
-        sections: for the store: the sections that become others.
-        flags: for the store: the dynamic flags that become others; None unsets one.
+        config_flags: section key -> enable flag to write to the ConfigMap; None removes it.
+        sections: for the store: the sections that change.
+        flags: for the store: the dynamic flags that change; None unsets one.
         config: for the store: the sections of the whole ConfigMap, if it is replaced.
-        based_on: for the store: section key -> the section that was looked at.
+        based_on: for the store: section key -> the section that the proposal was made from.
     """
 
     changed: frozenset[str] = frozenset()
@@ -87,31 +87,31 @@ class ValuesStore:
     # --- reading
 
     def config(self, key: str) -> JsonValue:
-        """Answers what the ConfigMap says about a section; `{}` if nothing.
+        """Returns the content of a section in the ConfigMap; `{}` if there is none.
 
         Raises:
-            ModuleError: there is no such section; so do all other methods that name one.
+            ModuleError: there is no such section; also raised by all other methods that name one.
         """
         return self._section(key).config
 
     def has(self, key: str) -> bool:
-        """Answers whether there is a section of this key."""
+        """Returns whether there is a section of this key."""
         return key in self._state.sections
 
     def effective(self, key: str) -> JsonValue:
-        """Answers a section's effective values: the effective config, defaults and the patches of hooks, merged."""
+        """Returns a section's effective values: the effective config, defaults and the patches of hooks, merged."""
         return self._section(key).effective
 
     def digest(self, key: str) -> str:
-        """Answers a digest of a section's effective values: equal if and only if they are."""
+        """Returns a digest of a section's effective values: equal if and only if they are."""
         return self._section(key).digest
 
     def patches(self, key: str) -> tuple[Operation, ...]:
-        """Answers what hooks patched in a section's values: only add and remove, one for each path, sorted by it."""
+        """Returns the kept operations on a section's values: only add and remove, one for each path, sorted by path."""
         return self._section(key).patches
 
     def origins(self, key: str) -> Mapping[str, Origin]:
-        """Answers where each value of a section came from; computed at this moment.
+        """Returns where each value of a section came from; computed at this moment.
 
         Returns:
             JSON pointer inside the section (`/servers/0`) -> origin, for each scalar and each empty map or list of the
@@ -125,12 +125,12 @@ class ValuesStore:
         return {key: flag.enabled for key, flag in self._state.flags.items()}
 
     def enabled_origin(self, key: str) -> Origin | None:
-        """Answers which hook set a section's dynamic enable flag, and when; None if none did."""
+        """Returns which hook set a section's dynamic enable flag, and when; None if none did."""
         flag = self._state.flags.get(key)
         return flag.origin if flag else None
 
     def hook_values(self, key: str, enabled_modules: Sequence[str] | None) -> JsonObject:
-        """Answers the document of VALUES_PATH.
+        """Returns the document of VALUES_PATH.
 
         Args:
             key: `global` for a global hook, else the module's section, which then comes beside `global`.
@@ -145,14 +145,14 @@ class ValuesStore:
         return document
 
     def hook_config_values(self, key: str) -> JsonObject:
-        """Answers the document of CONFIG_VALUES_PATH: the ConfigMap only, `{}` for what it does not have.
+        """Returns the document of CONFIG_VALUES_PATH: the ConfigMap only, `{}` for what it does not have.
 
         Source: contract.md 2.4, 5.4 no. 1.
         """
         return {name: self.config(name) for name in (GLOBAL, key)}
 
     def helm_values(self, key: str) -> JsonObject:
-        """Answers what helm gets: `global` and the module's section, with null for what hooks took away.
+        """Returns the values for helm: `global` and the module's section, with null for keys that hooks removed.
 
         Source: contract.md 2.7 "Helm values", 2.12 "Chart defaults".
         """
@@ -161,9 +161,9 @@ class ValuesStore:
     # --- checking
 
     def check_static(self, keys: Collection[str]) -> tuple[str, ...]:
-        """Answers all violations of some sections as they are now.
+        """Returns all violations of some sections as they are now.
 
-        What hooks may still add, such as required keys of the schema of values, is no violation yet.
+        Keys that hooks may still add, such as required ones of the schema of values, are no violations yet.
         """
         return tuple(line for key in keys for line in self._section(key).violations(complete=False))
 
@@ -180,19 +180,19 @@ class ValuesStore:
     # --- changing
 
     def replace_modules(self, specs: Mapping[str, SectionSpec]) -> None:
-        """Puts a newly read set of modules in force.
+        """Puts a newly read set of modules into force.
 
-        Sections that stay keep their patches; new ones take their part of the ConfigMap.
+        Sections that existed keep their patches; new ones get their content from the ConfigMap.
 
         Args:
-            specs: section key -> what the files say now; with the key `global` the global section is read anew, too.
+            specs: section key -> the content of the files; with the key `global` the global section is replaced, too.
         """
         wanted = {GLOBAL: self._state.sections[GLOBAL].spec} | dict(specs)
         sections = {key: self._respecified(spec) for key, spec in wanted.items()}
         self._state = dataclasses.replace(self._state, sections=sections)
 
     def is_made_of(self, specs: Mapping[str, SectionSpec]) -> bool:
-        """Answers whether `replace_modules` would change nothing."""
+        """Returns whether `replace_modules` would change nothing."""
         sections = self._state.sections
         return sections.keys() == specs.keys() and all(sections[key].spec is spec for key, spec in specs.items())
 
@@ -238,17 +238,17 @@ class ValuesStore:
         hook: str,
         at: datetime,
     ) -> Proposal:
-        """Proposes what one run of a hook wants to change: the config patch first, the values patch on its result.
+        """Proposes what one run of a hook changes: the config patch first, the values patch on its result.
 
         Args:
             key: the section of the hook's owner: `global` for a global hook.
             values_ops: the values patch.
             config_ops: the config patch.
-            hook: the hook's name, for origins; errors leave it to the caller to say which hook it was.
+            hook: the hook's name, for origins; errors do not name it, that is up to the caller.
             at: now, aware.
 
         Raises:
-            ValuesRejected: a patch touches what it must not or does not fit, or the result breaks a schema; lists
+            ValuesRejected: a patch changes what it must not or does not fit, or the result breaks a schema; lists
                 everything that can be said.
 
         Source: contract.md 2.7.

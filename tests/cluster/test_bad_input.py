@@ -250,7 +250,7 @@ def test_a_bad_hook_of_a_module_concerns_that_module(cluster: DevCluster, tmp_pa
         assert made.revisions("bad") == {1: "deployed"}
         assert made.lines("runs") == ["good"]
         for warning in (
-            "modules/020-bad/hooks/plain.sh: not executable, not taken for a hook",
+            "modules/020-bad/hooks/plain.sh: ignored: not executable",
             f"modules/030-good: module good is already at {tmp_path}/modules/010-good, skipped",
             "modules/notes.txt: not a module directory, skipped",
         ):
@@ -376,7 +376,10 @@ def holding(marker: bytes, directory: Path) -> list[Path]:
 
 FAILING: Mapping[str, tuple[str, str]] = {
     "no-patch": ("echo '[{' >$VALUES_JSON_PATCH_PATH", "VALUES_JSON_PATCH_PATH: not a JSON patch: "),
-    "no-object": ("echo 5 >$CONFIG_VALUES_JSON_PATCH_PATH", "CONFIG_VALUES_JSON_PATCH_PATH: operation 1: must be an o"),
+    "no-object": (
+        "echo 5 >$CONFIG_VALUES_JSON_PATCH_PATH",
+        "CONFIG_VALUES_JSON_PATCH_PATH: operation 1: must be a m",
+    ),
     "no-metric": ('echo \'{"name":"x"}\' >$METRICS_PATH', "METRICS_PATH"),
     "no-operation": ('echo \'{"operation":"Paint"}\' >$KUBERNETES_PATCH_PATH', "KUBERNETES_PATCH_PATH"),
     "large-file": ("truncate -s 100M $VALUES_JSON_PATCH_PATH", "VALUES_JSON_PATCH_PATH has 104857600 bytes, at most"),

@@ -110,7 +110,7 @@ def test_edits_while_nothing_runs(cluster: DevCluster, tmp_path: Path) -> None:
         before, revisions = made.runs(), made.revisions("alpha")
         (tmp_path / "replaced.json").write_text(made.kubectl("get", "configmap", "addon-operator", "-o", "json"))
         made.kubectl("replace", "--force", "-f", str(tmp_path / "replaced.json"))
-        settled(made, shows=lambda: "ConfigMap is back" in made.text())
+        settled(made, shows=lambda: "ConfigMap exists again" in made.text())
         assert since(made, before)() == []
         assert made.revisions("alpha") == revisions
         assert made.modules()["scripted"]["enabled"] is True

@@ -41,7 +41,7 @@ def test_what_is_a_hook(write_hook: WriteHook, root: Path) -> None:
     (root / "broken").symlink_to(root / "nowhere")
     assert _relative(root) == (
         ["a/c.sh", "b-dir/x.py", "b.sh", "z.yml"],
-        ["link.sh: a symbolic link, not taken for a hook", "sub/plain.sh: not executable, not taken for a hook"],
+        ["link.sh: ignored: a symbolic link is not a hook", "sub/plain.sh: ignored: not executable"],
     )
 
 

@@ -64,7 +64,7 @@ def test_a_bare_boolean_is_the_old_form_of_a_flag() -> None:
     found = parse({"simpleModule": "false"})
     assert (found.flags, found.sections) == ({"simpleModule": False}, {})
     assert found.warnings == (
-        f"{WHERE}, key simpleModule: taken for an enable flag; its key should be 'simpleModuleEnabled'",
+        f"{WHERE}, key simpleModule: used as an enable flag; its key should be 'simpleModuleEnabled'",
     )
     assert parse({"simpleModuleEnabled": "true", "simpleModule": "false"}).flags == {"simpleModule": True}
     assert parse({"simpleModule": "false", "simpleModuleEnabled": "true"}).flags == {"simpleModule": True}

@@ -33,8 +33,8 @@ from addon_operator.hooks.context import (
     allows_failure,
     binding_name,
     encode,
-    fitting,
     group_of,
+    split_to_fit,
 )
 from addon_operator.kube.informers.store import Item
 
@@ -416,4 +416,5 @@ def test_any_mix_of_contexts_is_json_with_one_entry_for_each(
 )
 def test_what_fits_into_one_run(contexts: list[Context], size: int, expected: int) -> None:
     config = HookConfig("v1", kubernetes=(Kubernetes("pods", "Pod"),))
-    assert fitting(contexts, config, lambda _: size) == expected
+    fitting, rest = split_to_fit(contexts, config, lambda _: size)
+    assert (len(fitting), [*fitting, *rest]) == (expected, contexts)
