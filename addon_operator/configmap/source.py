@@ -63,7 +63,7 @@ class ConfigMapSource:
         self._before_create = before_create
         self._saving = asyncio.Lock()
         self._newest = 0  # version of what was saved or looked up last: the watch may yet bring older ones
-        self._heard = False
+        self._has_delivered = False
         self._exists = False  # as far as is known; still so while an absence does not count yet
         self._absence: asyncio.Task[None] | None = None
         self._held_back: list[tuple[int, ConfigData | None]] = []
@@ -75,7 +75,7 @@ class ConfigMapSource:
             CONFIG_MAPS,
             namespace=namespace,
             field_selector=f"metadata.name={name}",
-            handler=self._take,
+            handler=self._on_event,
             on_rewind=self._forget_versions,
             resumes=False,
         )
@@ -99,7 +99,7 @@ class ConfigMapSource:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._reflector.run(), name="reflector of the ConfigMap")
                 await self._reflector.synced.wait()
-                if not self._heard:
+                if not self._has_delivered:
                     self._gone(version_number(self._reflector.resource_version))
         finally:
             if self._replacement is not None:
@@ -165,7 +165,7 @@ class ConfigMapSource:
             return await self._client.create(self._ref, body)
         return await self._client.replace(self._ref, {**current, "data": {**data}})
 
-    def _take(self, event: WatchEvent, config_map: JsonObject) -> None:
+    def _on_event(self, event: WatchEvent, config_map: JsonObject) -> None:
         version = version_number(metadata_of(config_map).get("resourceVersion"))
         if event == "Deleted":
             self._gone(version)
@@ -177,7 +177,7 @@ class ConfigMapSource:
         if before is not None and self._replacement is None and self._replaces(config_map):
             self._replacement = asyncio.create_task(self._replace(before), name="replacement of the ConfigMap")
         self._know(config_map)
-        self._hear(version, _data(config_map))
+        self._deliver(version, _data(config_map))
 
     def _know(self, config_map: JsonObject) -> None:
         self.uid, self._last = str(metadata_of(config_map).get("uid") or ""), _data(config_map)
@@ -207,7 +207,7 @@ class ConfigMapSource:
     def _gone(self, version: int | None) -> None:
         version = self._newest if version is None else version
         if not self._exists:
-            self._hear(version, None)
+            self._deliver(version, None)
         elif self._absence is None and version >= self._newest:
             log.warning(
                 f"ConfigMap was deleted: unless it is created again within {ABSENCE_COUNTS_AFTER_S:g} s, the values "
@@ -222,11 +222,11 @@ class ConfigMapSource:
         self._absence = None
         if current is None:
             self._exists = version < self._newest
-            self._hear(version, None)
+            self._deliver(version, None)
             return
         log.info("ConfigMap exists again, though the watch has not reported it yet", config_map=self._where)
         self._note(current)
-        self._take("Modified", current)
+        self._on_event("Modified", current)
 
     async def _look_later(self) -> JsonObject | None:
         """Returns the ConfigMap after the time an absence may take, or later, when the API server responds."""
@@ -258,8 +258,8 @@ class ConfigMapSource:
     def _note(self, config_map: JsonObject) -> None:
         self._newest = max(self._newest, version_number(metadata_of(config_map).get("resourceVersion")) or 0)
 
-    def _hear(self, version: int | None, data: ConfigData | None) -> None:
-        self._heard = True
+    def _deliver(self, version: int | None, data: ConfigData | None) -> None:
+        self._has_delivered = True
         self._held_back.append((self._newest if version is None else version, data))
         self._release()
 

@@ -74,7 +74,7 @@ class ReleaseStorage:
             label_selector="owner=helm",
             field_selector="type=helm.sh/release.v1",
             metadata_only=True,
-            handler=self._take,
+            handler=self._on_event,
         )
 
     async def run(self, on_change: Callable[[str], None] = lambda _name: None) -> None:
@@ -314,7 +314,7 @@ class ReleaseStorage:
             message = f"the watch of release Secrets has not shown the {what} within {timeout_s:g} s"
             raise KubeError(message, status=0, reason="Timeout") from error
 
-    def _take(self, event: WatchEvent, secret: JsonObject) -> None:
+    def _on_event(self, event: WatchEvent, secret: JsonObject) -> None:
         metadata = metadata_of(secret)
         found = parse_secret_name(str(metadata.get("name") or ""))
         if found is None:

@@ -20,9 +20,9 @@ from addon_operator.hooks.config.model import (
     Kubernetes,
     LifecycleKind,
     Schedule,
-    WatchEvent,
 )
 from addon_operator.kube.informers.store import Item
+from addon_operator.kube.refs import WatchEvent
 
 MOST_IN_A_RUN: Final = 1_000
 _MOST_BYTES_IN_A_RUN: Final = 64 * 2**20

@@ -4,7 +4,7 @@ Resource versions of one resource only grow, and the versions of all resources t
 (KEP-5504). A server that has gone back does not say so: it accepts a watch from a version that it has not reached yet,
 and withholds everything below it. What a list shows is therefore compared with what was seen before.
 
-`History` is what all informers of one client share; the rest is pure.
+`History` is what all reflectors of one client share; the rest is pure.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def newest(known: Mapping[str, str], *, beyond: object) -> str | None:
 
 
 class Progress:
-    """How far an informer has seen, and what a list means that shows less than that.
+    """How far a reflector has seen, and what a list means that shows less than that.
 
     Attributes:
         version: of the last list or event; empty before the first list is complete.
@@ -149,7 +149,7 @@ class History:
 
     @contextlib.contextmanager
     def listening(self, listener: Callable[[], None]) -> Iterator[None]:
-        """Tells of each time as long as the block lasts; the listener must not raise."""
+        """Calls the listener each time as long as the block lasts; it must not raise."""
         self._listeners.add(listener)
         try:
             yield
@@ -157,20 +157,21 @@ class History:
             self._listeners.discard(listener)
 
     def rewound(self, rewind: Rewind, *, known: int) -> None:
-        """Notes that the server has gone back, says so and tells the listeners, unless somebody else did.
+        """Notes that the server has gone back, logs it and calls the listeners, unless it is known already.
 
         Args:
             rewind: what shows it.
             known: `rewinds` when whoever noticed it last listed everything: if it has grown since, it is the same time.
         """
         if self.rewinds != known:
-            _log.debug("objects are in an older state, too", reason=rewind.where)
+            _log.debug("objects are in an older state, too", resource=rewind.where)
             return
         self.rewinds += 1
         _log.warning(
             "the API server has gone back to an older state, as after a restore of etcd: all objects are listed anew, "
             "what is not there any more counts as deleted, what is different as modified",
-            reason=f"{rewind.where}: {rewind.example}" if rewind.example else rewind.where,
+            resource=rewind.where,
+            example=rewind.example,
             seen_version=rewind.seen,
             version=rewind.version,
         )

@@ -38,7 +38,7 @@ class Program:
     _compiled: _Compiled
 
     def run(self, document: bytes) -> tuple[bytes, ...]:
-        """Answers all outputs for one JSON document, as compact JSON.
+        """Returns all outputs for one JSON document, as compact JSON.
 
         Raises:
             ValueError: the program failed on this document; the message may quote it.

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
 from addon_operator.documents.jsondoc import JsonObject
+from addon_operator.kube.refs import WatchEvent
 
 LifecycleKind: TypeAlias = Literal[
     "onStartup", "beforeAll", "afterAll", "beforeHelm", "afterHelm", "beforeDeleteHelm", "afterDeleteHelm"
 ]
-WatchEvent: TypeAlias = Literal["Added", "Modified", "Deleted"]
 Version: TypeAlias = Literal["v0", "v1"]
 AdmissionKind: TypeAlias = Literal["kubernetesValidating", "kubernetesMutating"]
 CONVERSION: Final = "kubernetesCustomResourceConversion"

@@ -11,7 +11,8 @@ from addon_operator.hooks.config import selectors
 from addon_operator.hooks.config.crontabs import crontab
 from addon_operator.hooks.config.filters import jq_filter
 from addon_operator.hooks.config.lifecycle import lifecycle
-from addon_operator.hooks.config.model import MAIN_QUEUE, WATCH_EVENTS, HookConfig, Kubernetes, Schedule, WatchEvent
+from addon_operator.hooks.config.model import MAIN_QUEUE, WATCH_EVENTS, HookConfig, Kubernetes, Schedule
+from addon_operator.kube.refs import WatchEvent
 
 _EVENTS: Final[Mapping[str, WatchEvent]] = {"add": "Added", "update": "Modified", "delete": "Deleted"}
 

@@ -19,8 +19,8 @@ from addon_operator.hooks.config.model import (
     Kubernetes,
     Schedule,
     Throttle,
-    WatchEvent,
 )
+from addon_operator.kube.refs import WatchEvent
 
 
 def config(root: Fields, scope: Scope) -> HookConfig:

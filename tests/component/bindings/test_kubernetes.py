@@ -14,12 +14,12 @@ from addon_operator.bindings.kubernetes import BindingMonitors
 from addon_operator.errors import KubeError
 from addon_operator.hooks.call import HookId
 from addon_operator.hooks.compaction import MOST_CONTEXTS
-from addon_operator.hooks.config.model import Conversion, HookConfig, Kubernetes, Lifecycle, LifecycleKind, WatchEvent
+from addon_operator.hooks.config.model import Conversion, HookConfig, Kubernetes, Lifecycle, LifecycleKind
 from addon_operator.hooks.context import ObjectEvent, Synchronization
 from addon_operator.hooks.hook import Hook
 from addon_operator.kube.informers.monitor import WatchSpec
 from addon_operator.kube.informers.store import Item
-from addon_operator.kube.refs import ObjectKey
+from addon_operator.kube.refs import ObjectKey, WatchEvent
 from addon_operator.metrics.operator import Metrics
 from tests.fakes import clock
 from tests.fakes.monitors import FakeMonitor, FakeMonitors

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from addon_operator.hooks.compaction import collapse_repeats, compact
-from addon_operator.hooks.config.model import Kubernetes, Schedule, WatchEvent
+from addon_operator.hooks.config.model import Kubernetes, Schedule
 from addon_operator.hooks.context import Context, LifecycleContext, ObjectEvent, Synchronization, Tick, group_of
+from addon_operator.kube.refs import WatchEvent
 
 PODS = Kubernetes("pods", "Pod", label_selector="app=x")
 NODES = Kubernetes("nodes", "Node", allow_failure=True)

@@ -20,7 +20,6 @@ from addon_operator.hooks.config.model import (
     LifecycleKind,
     Schedule,
     Version,
-    WatchEvent,
 )
 from addon_operator.hooks.context import (
     Context,
@@ -37,6 +36,7 @@ from addon_operator.hooks.context import (
     split_to_fit,
 )
 from addon_operator.kube.informers.store import Item
+from addon_operator.kube.refs import WatchEvent
 
 EVENTS: Final[tuple[WatchEvent, ...]] = ("Added", "Modified", "Deleted")
 PODS: Final = Kubernetes("pods", "Pod")

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from addon_operator.hooks.call import HookId
-from addon_operator.hooks.config.model import Kubernetes, Schedule, WatchEvent
+from addon_operator.hooks.config.model import Kubernetes, Schedule
 from addon_operator.hooks.context import Context, LifecycleContext, ObjectEvent, Synchronization, Tick
+from addon_operator.kube.refs import WatchEvent
 from addon_operator.tasks.coalescer import COALESCE_AT, CoalescedTask, Coalescer, coalesce, coalescing_key
 from addon_operator.tasks.task import Converge, Payload, Reason, RunHook, Task
 
