@@ -17,7 +17,7 @@ _TIMEOUT_S: Final = 5.0
 
 
 class Api:
-    """Talks JSON with one API server on loopback, as administrator."""
+    """A JSON client for one API server on loopback, as administrator."""
 
     def __init__(self, *, port: int, bearer: str, authority: Path) -> None:
         self._port = port
@@ -28,10 +28,10 @@ class Api:
     def request(
         self, method: str, path: str, body: JsonValue = None, *, content_type: str = "application/json"
     ) -> tuple[int, bytes]:
-        """Sends one request; answers status and body. Status 0 if there is no answer."""
+        """Sends one request; returns status and body. The status is 0 if there is no response."""
         reused = self._connection is not None
         status, answer = self._exchange(method, path, body, content_type)
-        # The server closes connections that were idle for long.
+        # The server closes connections that have been idle for long.
         return self._exchange(method, path, body, content_type) if status == 0 and reused else (status, answer)
 
     def _exchange(self, method: str, path: str, body: JsonValue, content_type: str) -> tuple[int, bytes]:
@@ -55,7 +55,7 @@ class Api:
         return found if isinstance(found, dict) else None
 
     def ready(self) -> bool:
-        """Says whether the API server says that it is ready."""
+        """Returns whether the API server reports that it is ready."""
         return self.request("GET", "/readyz")[0] == http.HTTPStatus.OK
 
     def create(self, path: str, body: JsonObject) -> None:

@@ -1,4 +1,4 @@
-"""Which programs the project runs on, and where they are; `tools/setup.py` builds those that are nowhere.
+"""The programs that the project needs, and where they are found; `tools/setup.py` builds the missing ones.
 
 Nothing but the standard library is needed, because the set-up calls this before anything is installed.
 """
@@ -31,11 +31,11 @@ class Program:
 
     Attributes:
         name: of the executable.
-        package: what Go builds it from.
-        built_as: the name that `go install` gives it.
-        ask: the arguments that make it print its version.
-        at_least: the oldest version that is used if it is not our own build.
-        below: the first version that is too new.
+        package: the Go package that it is built from.
+        built_as: the name of the executable that `go install` makes.
+        ask: the arguments that print its version.
+        at_least: the oldest supported version of a foreign build.
+        below: the first version that is not supported.
     """
 
     name: str
@@ -66,7 +66,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
 
 
 def find(name: str, *, environment: Mapping[str, str] = os.environ, built: Path = BUILT) -> Path | None:
-    """Finds one program of `PROGRAMS`; None if it is nowhere, or everywhere too old or too new.
+    """Finds one program of `PROGRAMS`; returns None if no supported version is found.
 
     Order: HELM_BIN_PATH (helm), `$KUBEBUILDER_ASSETS`, our own build, `PATH`.
     """
@@ -90,13 +90,13 @@ def require(name: str, *, environment: Mapping[str, str] = os.environ, built: Pa
 
 
 def fits(program: Program, path: Path) -> bool:
-    """Says whether an executable that somebody else made is neither too old nor too new."""
+    """Returns whether a foreign build has a supported version."""
     version = version_of(program, path)
     return version is not None and program.at_least <= version < program.below
 
 
 def version_of(program: Program, path: Path) -> Version | None:
-    """Asks an executable for its version; None if it does not answer with one."""
+    """Runs an executable to get its version; returns None if it does not print one."""
     try:
         status = path.stat()
     except OSError:

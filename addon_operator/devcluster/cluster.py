@@ -1,4 +1,4 @@
-"""`DevCluster`: one real control plane on loopback, owned by this process and gone with it.
+"""`DevCluster`: one real control plane on loopback, owned by this process and ended with it.
 
 Three ways to use it:
 
@@ -34,7 +34,7 @@ from addon_operator.devcluster.commands import API_ONLY, CONTROL_PLANE, ETCD_DAT
 from addon_operator.devcluster.component import Component
 from addon_operator.devcluster.errors import DevClusterError
 
-if TYPE_CHECKING:  # this package is used before anything is installed
+if TYPE_CHECKING:  # this package runs before anything is installed
     from addon_operator.documents.jsondoc import JsonObject
 
 NODE: Final = "node-1"
@@ -51,9 +51,9 @@ class DevCluster:
     """One control plane in one directory.
 
     Args:
-        directory: its own; data in it is taken up again. Made with mode 0700 if missing.
+        directory: its own; existing data are used again. Created with mode 0700 if missing.
         components: which programs, `CONTROL_PLANE` or the first two of it (`API_ONLY`).
-        on_progress: is told what is being waited for.
+        on_progress: called with each step.
 
     Attributes:
         directory: absolute.
@@ -116,12 +116,12 @@ class DevCluster:
 
     @property
     def version(self) -> str:
-        """What the API server calls itself, as `v1.36.3`; empty until it is ready."""
+        """The version of the API server, as `v1.36.3`; empty until it is ready."""
         return self._version
 
     @property
     def pids(self) -> dict[str, int]:
-        """Component -> pid, of those that run."""
+        """Component -> pid, of the running ones."""
         return {name: part.pid for name, part in self._components.items() if part.pid is not None}
 
     def open(self) -> None:
@@ -140,10 +140,10 @@ class DevCluster:
             raise
 
     def close(self) -> None:
-        """Ends everything; returns when no process is left. Does nothing the second time."""
+        """Stops all components; returns when no process is left. Does nothing the second time."""
         self.abort()
         for name in reversed(self._components):
-            # etcd is the only one with something to lose.
+            # Only etcd has data to lose.
             self._components[name].stop(gently=name == "etcd")
         self._components.clear()
         if self._api is not None:
@@ -154,11 +154,11 @@ class DevCluster:
         self._lock.release()
 
     def abort(self) -> None:
-        """Makes an `open` in another thread give up; safe to call from anywhere."""
+        """Aborts an `open` in another thread; may be called by any thread."""
         self._closing.set()
 
     def check(self) -> None:
-        """Notices components that ended by themselves.
+        """Raises an error for components that ended by themselves.
 
         Raises:
             DevClusterError: one did; the message has the tail of its log.
@@ -175,7 +175,7 @@ class DevCluster:
         with contextlib.ExitStack() as stack:
             handles = []
             for pid in [*self.pids.values(), *([other] if other is not None else [])]:
-                # Not there any more: it has ended, and is reaped.
+                # No such process: it has ended, and is reaped.
                 with contextlib.suppress(ProcessLookupError):
                     handles.append(os.pidfd_open(pid))
                     stack.callback(os.close, handles[-1])
@@ -183,7 +183,7 @@ class DevCluster:
         self.check()
 
     def stop_apiserver(self) -> None:
-        """Kills the API server (SIGKILL); nobody else can get its port meanwhile."""
+        """Kills the API server (SIGKILL); its port stays reserved."""
         self._components["kube-apiserver"].stop()
 
     def start_apiserver(self) -> None:
@@ -196,7 +196,7 @@ class DevCluster:
         self._wait("the API server", self._client().ready)
 
     def back_up(self, to: Path) -> None:
-        """Copies what etcd holds into a new directory; etcd and the API server are away meanwhile.
+        """Copies the data of etcd into a new directory; etcd and the API server are stopped meanwhile.
 
         Raises:
             DevClusterError: as `open`.
@@ -205,13 +205,13 @@ class DevCluster:
             shutil.copytree(self.directory / ETCD_DATA, to)
 
     def restore(self, backup: Path, *, behind_the_apiserver: bool = False) -> None:
-        """Puts back what `back_up` copied, resource versions included; etcd and the API server are away meanwhile.
+        """Restores a copy of `back_up`, resource versions included; etcd and the API server are stopped meanwhile.
 
         Controllers are not started again, and do not notice by themselves.
 
         Args:
             backup: the copy.
-            behind_the_apiserver: leaves the API server running, which goes on with what it remembers.
+            behind_the_apiserver: leaves the API server running, which continues with its watch cache.
 
         Raises:
             DevClusterError: as `open`.
@@ -233,7 +233,7 @@ class DevCluster:
             self.start_apiserver()
 
     def environment(self) -> dict[str, str]:
-        """Gives what a child process needs to use this cluster: kubeconfig, helm, and kubectl on PATH."""
+        """Returns the variables with which a child process uses this cluster: kubeconfig, helm, and kubectl on PATH."""
         helm, kubectl = require("helm"), require("kubectl")
         return {
             "KUBECONFIG": str(self.kubeconfig),
@@ -243,7 +243,7 @@ class DevCluster:
         }
 
     def kubectl(self, *words: str, stdin: str | None = None, timeout_s: float = 90.0) -> str:
-        """Runs kubectl as administrator; answers its output.
+        """Runs kubectl as administrator; returns its output.
 
         Raises:
             DevClusterError: it failed; the message has what it said. Or it was ended because it took too long.
@@ -254,20 +254,22 @@ class DevCluster:
             ended = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False, timeout=timeout_s)
         except subprocess.TimeoutExpired as error:
             self.check()
-            raise DevClusterError(f"{title}: no end after {timeout_s:g} s; see {self.directory}/*.log") from error
+            raise DevClusterError(
+                f"{title}: did not finish within {timeout_s:g} s; see {self.directory}/*.log"
+            ) from error
         if ended.returncode != 0:
             self.check()
             raise DevClusterError(f"{title}: exit code {ended.returncode}: {ended.stderr.strip()}")
         return ended.stdout
 
     def namespace(self, prefix: str = "t") -> str:
-        """Makes a new namespace, and answers its name when Pods can be made in it."""
+        """Creates a new namespace; returns its name when Pods can be created in it."""
         name = f"{prefix}-{secrets.token_hex(4)}"
         self.create_namespace(name)
         return name
 
     def create_namespace(self, name: str) -> None:
-        """Makes a namespace unless it exists, and waits until Pods can be made in it.
+        """Creates a namespace unless it exists, and waits until Pods can be created in it.
 
         Raises:
             DevClusterError: it was refused.
@@ -288,7 +290,7 @@ class DevCluster:
         bearer = files.token(self.directory)
         files.write_kubeconfig(self.kubeconfig, server=self.server, bearer=bearer, authority=authority.read_bytes())
         self._api = Api(port=self._port("api"), bearer=bearer, authority=authority)
-        # The others need their time too, but would only wait for an API server that does not answer at all.
+        # The other components would only wait for the API server.
         self._wait("the API server's first answer", self._ask_version)
         self._launch(*[name for name in self._names if name not in API_ONLY])
         self._wait("the API server", self._api.ready)
@@ -303,7 +305,7 @@ class DevCluster:
         return answer is not None
 
     def _reserve_ports(self) -> None:
-        """Binds the ports and keeps them: the programs share them (SO_REUSEPORT), nobody else can get them.
+        """Binds the ports and keeps them reserved: only the programs share them (SO_REUSEPORT).
 
         Those of the last time are taken if they are free, so that its kubeconfig stays right.
         """
@@ -315,7 +317,7 @@ class DevCluster:
 
     def _port(self, purpose: str) -> int:
         if purpose not in self._ports:
-            raise DevClusterError(f"the cluster in {self.directory} does not run")
+            raise DevClusterError(f"the cluster in {self.directory} is not running")
         port: int = self._ports[purpose].getsockname()[1]
         return port
 
@@ -337,7 +339,7 @@ class DevCluster:
 
     def _client(self) -> Api:
         if self._api is None:
-            raise DevClusterError(f"the cluster in {self.directory} does not run")
+            raise DevClusterError(f"the cluster in {self.directory} is not running")
         return self._api
 
     def _wait(self, what: str, condition: Callable[[], bool]) -> None:
@@ -375,7 +377,7 @@ class DevCluster:
 
 
 def is_schedulable(node: JsonObject) -> bool:
-    """Says whether a Node is ready and has no taints."""
+    """Returns whether a Node is ready and has no taints."""
     status, spec = node.get("status"), node.get("spec")
     assert isinstance(status, dict)
     assert isinstance(spec, dict)
@@ -388,7 +390,7 @@ def is_schedulable(node: JsonObject) -> bool:
 
 
 def reserve(port: int) -> socket.socket:
-    """Binds a loopback port, the given one if it is free, and does not listen."""
+    """Binds a loopback port, the preferred one if it is free, and does not listen."""
     reserved = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     with contextlib.suppress(OSError):

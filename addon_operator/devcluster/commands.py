@@ -1,4 +1,4 @@
-"""How the programs of the control plane are called (pure)."""
+"""The command lines of the control plane's programs (pure)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ ETCD_DATA: Final = "etcd"
 # Reserved for documentation (RFC 5737): without it the API server looks for a default route, which a machine
 # without network does not have; loopback it refuses.
 _ADVERTISED: Final = "192.0.2.1"
-# Lifts the default limits on requests (20 a second), which are what a busy start waits for.
+# Lifts the default limits on requests (20 per second), which slow down a busy start.
 _BRISK: Final = ("--kube-api-qps=200", "--kube-api-burst=400")
 
 
 def arguments(name: str, *, ports: Mapping[str, int], stages: Path) -> tuple[str, ...]:
-    """Answers the arguments of one program, to be run in the cluster's directory.
+    """Returns the arguments of one program, to be run in the cluster's directory.
 
     Args:
         name: one of `CONTROL_PLANE`.
@@ -51,7 +51,7 @@ def arguments(name: str, *, ports: Mapping[str, int], stages: Path) -> tuple[str
                 "--node-lease-duration-seconds=40",
             )
         case _:
-            raise ValueError(f"{name} is not a part of the control plane")
+            raise ValueError(f"{name} is not a component of the control plane")
 
 
 def _etcd(client: str, peer: str) -> tuple[str, ...]:

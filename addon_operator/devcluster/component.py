@@ -42,7 +42,7 @@ class Component:
             DevClusterError: it cannot be executed.
         """
         assert self._child is None
-        # Nothing of the caller's configuration may reach the programs; kwok for one reads files below HOME.
+        # The caller's configuration must not affect the programs; kwok, for instance, reads files below HOME.
         environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(self._directory)}
         output = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
@@ -53,7 +53,7 @@ class Component:
             os.close(output)
 
     def check(self) -> None:
-        """Notices an unexpected end.
+        """Raises an error if the program ended unexpectedly.
 
         Raises:
             DevClusterError: it ended by itself; the message has the tail of its log.
@@ -67,14 +67,14 @@ class Component:
         """Ends the program and waits for it; does nothing if it does not run.
 
         Args:
-            gently: with SIGTERM first. Only what writes to disk needs that.
+            gently: with SIGTERM first. Only programs that write to disk need that.
         """
         if self._child is not None:
             self._child.end(terminate_s=_TERM_S if gently else 0.0)
             self._child = None
 
     def tail(self) -> str:
-        """Answers the last lines of the log, indented."""
+        """Returns the last lines of the log, indented."""
         try:
             with self.log.open("rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))

@@ -1,6 +1,6 @@
 """Clusters in a process of their own, which outlives the command that started it: `up`, `down`, `status`.
 
-The process holds the cluster's lock; its children are on its leash, so that they end with it, also when it is killed.
+The process holds the cluster's lock; its children are on its leash, so that they end with it, even when it is killed.
 `python -m addon_operator.devcluster.daemon DIRECTORY` is that process.
 """
 
@@ -28,16 +28,16 @@ _POLL_S: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What is known of one cluster.
+    """The status of one cluster.
 
     Attributes:
         directory: absolute.
         state: `running`, `starting` or `stopped`.
-        pid: of the process that it belongs to; None if it is stopped.
-        version: of the API server; empty unless it runs.
-        server: its address; empty unless it runs.
-        uptime_s: seconds since its start; 0 unless it runs.
-        components: name -> pid; empty unless it runs.
+        pid: of the process that owns it; None if it is stopped.
+        version: of the API server; empty unless running.
+        server: its address; empty unless running.
+        uptime_s: seconds since its start; 0 unless running.
+        components: name -> pid; empty unless running.
     """
 
     directory: Path
@@ -60,7 +60,7 @@ class Status:
 
 
 def status(directory: Path) -> Status:
-    """Looks at one cluster, without asking its API server."""
+    """Returns the status of one cluster, without a request to its API server."""
     directory = directory.absolute()
     pid = files.Lock(directory).holder()
     state = files.read_state(directory)
@@ -72,12 +72,12 @@ def status(directory: Path) -> Status:
 
 
 def statuses(home: Path) -> list[Status]:
-    """Looks at all clusters below a directory, ordered by name."""
+    """Returns the status of all clusters below a directory, ordered by name."""
     return [status(path.parent) for path in sorted(home.glob("*/state.json"))]
 
 
 def up(directory: Path, *, on_progress: Progress = lambda _: None) -> Status:
-    """Starts a cluster in the background, unless it runs, and returns when it is ready.
+    """Starts a cluster in the background unless it is running; returns when it is ready.
 
     Raises:
         DevClusterError: as `DevCluster.open`.
@@ -97,7 +97,7 @@ def up(directory: Path, *, on_progress: Progress = lambda _: None) -> Status:
 
 
 def down(directory: Path) -> bool:
-    """Stops a cluster and returns when nothing of it is left; False if it did not run.
+    """Stops a cluster; returns when no process of it is left, and False if it was not running.
 
     Whoever owns the cluster gets SIGTERM, and SIGKILL after 40 s.
 
@@ -113,11 +113,13 @@ def down(directory: Path) -> bool:
     except ProcessLookupError:
         return False
     try:
-        # Still held by the same process: so the handle is that one's, and no later process with its number.
+        # Still held by the same process, so the handle belongs to it and not to a later process with its id.
         if lock.holder() == pid:
             _end(handle, signal.SIGTERM, _DOWN_S) or _end(handle, signal.SIGKILL, _DOWN_S)
     except PermissionError as error:
-        raise DevClusterError(f"process {pid}, which runs the cluster in {directory}, is not ours") from error
+        raise DevClusterError(
+            f"process {pid}, which runs the cluster in {directory}, belongs to another user"
+        ) from error
     finally:
         os.close(handle)
     _await_end_of_components(directory)
@@ -131,7 +133,7 @@ def _end(handle: int, number: signal.Signals, limit_s: float) -> bool:
 
 
 def _await_end_of_components(directory: Path) -> None:
-    """Waits for what is on the leash of a killed process; it dies within milliseconds."""
+    """Waits for the processes on the leash of a killed process, which die within milliseconds."""
     state = files.read_state(directory)
     deadline = time.monotonic() + _DOWN_S
     for pid in state.components.values() if state is not None else ():
@@ -157,7 +159,7 @@ def _spawn(directory: Path) -> Iterator[str]:
             text=True,
             start_new_session=True,
         )
-    # Without a reader the process gives up, so that Ctrl-C here ends it.
+    # Without a reader the process exits, so that Ctrl-C here ends it.
     with popen:
         assert popen.stdout is not None
         yield from (line.rstrip("\n") for line in popen.stdout)
@@ -179,15 +181,15 @@ def _stop(number: int, _frame: object) -> None:
 def _serve(directory: Path) -> None:
     with DevCluster(directory, on_progress=lambda text: _report("progress", text)) as cluster:
         _report("ready", "")
-        # The starter reads to the end of the file, and must not wait for ours.
+        # The starter reads until all copies of the pipe are closed, and must not wait for ours.
         os.dup2(2, 1)
         cluster.wait()
 
 
 def main() -> None:
-    """Runs the cluster until SIGTERM; ends with 1 when a component does, and says so at the end of its log."""
+    """Runs the cluster until SIGTERM; exits with status 1 when a component ends, with a message in its log."""
     if os.fork() > 0:
-        # The starter waits for this process; the one that stays has no parent to be waited for by.
+        # The starter reaps this process; the daemon has no parent that would have to reap it.
         os._exit(0)
     signal.signal(signal.SIGTERM, _stop)
     try:

@@ -6,4 +6,4 @@ from addon_operator.errors import AddonOperatorError
 
 
 class DevClusterError(AddonOperatorError):
-    """The local control plane cannot be started, or one of its components ended; shows the tail of that one's log."""
+    """The local control plane cannot be started, or one of its components ended; shows the end of its log."""

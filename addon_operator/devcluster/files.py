@@ -33,7 +33,7 @@ _P256_OID: Final = bytes.fromhex("06082a8648ce3d030107")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class State:
-    """What a cluster tells about itself.
+    """The state that a cluster publishes.
 
     Attributes:
         server: address of the API server.
@@ -51,7 +51,7 @@ class State:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replaces a file at once by one with mode 0600."""
+    """Replaces a file atomically by one with mode 0600."""
     part = path.with_name(f"{path.name}.part")
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(text)
@@ -59,7 +59,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def read_state(directory: Path) -> State | None:
-    """Reads what the last start left; None if there is nothing that can be read."""
+    """Returns the state of the last start; None if it cannot be read."""
     try:
         return State(**json.loads((directory / "state.json").read_text()))
     except (OSError, ValueError, TypeError):
@@ -72,13 +72,13 @@ def write_state(directory: Path, state: State) -> None:
 
 
 def remove(directory: Path) -> None:
-    """Removes a cluster's directory with all data, provided that it is one."""
+    """Deletes the directory of a cluster with all data; does nothing to other directories."""
     if (directory / "state.json").exists():
         shutil.rmtree(directory)
 
 
 def token(directory: Path) -> str:
-    """Answers the administrator's token; it is made the first time."""
+    """Returns the administrator's token; creates it the first time."""
     path = directory / "tokens.csv"
     if not path.exists():
         write_private(path, f'{secrets.token_hex(24)},admin,admin,"system:masters"\n')
@@ -86,7 +86,7 @@ def token(directory: Path) -> str:
 
 
 def make_service_account_key(directory: Path) -> Path:
-    """Answers the file with the key that signs service account tokens; it is made the first time."""
+    """Returns the file with the key that signs service account tokens; creates it the first time."""
     path = directory / "sa.key"
     if not path.exists():
         write_private(path, _pem(_ec_private_key(secrets.randbelow(_P256_ORDER - 1) + 1)))
@@ -94,7 +94,7 @@ def make_service_account_key(directory: Path) -> Path:
 
 
 def write_kubeconfig(path: Path, *, server: str, bearer: str, authority: bytes) -> None:
-    """Writes a kubeconfig that stands alone; `authority` is the PEM text of the server's certificates."""
+    """Writes a self-contained kubeconfig; `authority` is the PEM text of the server's certificates."""
     name = path.parent.name
     document = {
         "apiVersion": "v1",
@@ -117,17 +117,17 @@ def write_kubeconfig(path: Path, *, server: str, bearer: str, authority: bytes) 
 
 
 class Lock:
-    """Says that a cluster directory is in use, and by whom; the kernel lets go of it when the holder ends."""
+    """Marks a cluster directory as in use, and by whom; the kernel releases it when the holder ends."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / "lock"
         self._fd = -1
 
     def acquire(self, *, patience_s: float = 2.0) -> None:
-        """Takes it.
+        """Acquires it.
 
         Args:
-            patience_s: how long to wait for somebody who only looks whether it is free, as `status` does.
+            patience_s: how long to wait for a process that only checks whether it is free, as `status` does.
 
         Raises:
             DevClusterError: another process has it.
@@ -138,19 +138,19 @@ class Lock:
             if time.monotonic() > deadline:
                 holder = self._path.read_text().strip()
                 self.release()
-                raise DevClusterError(f"the cluster in {self._path.parent} runs already (process {holder})")
+                raise DevClusterError(f"the cluster in {self._path.parent} is already running (process {holder})")
             time.sleep(0.01)
         os.ftruncate(self._fd, 0)
         os.write(self._fd, f"{os.getpid()}\n".encode())
 
     def release(self) -> None:
-        """Lets go of it; does nothing if it is not held."""
+        """Releases it; does nothing if it is not held."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
     def holder(self) -> int | None:
-        """Answers the pid of the process that holds it; None if nobody does."""
+        """Returns the pid of the process that holds it; None if it is free."""
         try:
             fd = os.open(self._path, os.O_RDONLY)
         except FileNotFoundError:
@@ -174,7 +174,7 @@ def _flock(fd: int, kind: int) -> bool:
 
 
 def _ec_private_key(number: int) -> bytes:
-    """Encodes a P-256 private key (RFC 5915); readers work out the public half themselves."""
+    """Encodes a P-256 private key (RFC 5915); readers derive the public key."""
     inner = _der(0x02, b"\x01") + _der(0x04, number.to_bytes(32, "big")) + _der(0xA0, _P256_OID)
     return _der(0x30, inner)
 

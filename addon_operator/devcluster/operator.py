@@ -15,19 +15,19 @@ from addon_operator.process.leash import LeashedProcess
 
 # Above what the operator itself allows a helm in flight.
 _STOP_S: Final = 60.0
-_USUAL_PORT: Final = 9650
+_DEFAULT_PORT: Final = 9650
 
 
 def environment(cluster: DevCluster, *, namespace: str, inherited: Mapping[str, str]) -> dict[str, str]:
-    """Answers the environment of an operator that works on a cluster, and keeps its files in its directory.
+    """Returns the environment of an operator for a cluster, with its files in the directory of the cluster.
 
     Args:
-        cluster: which runs.
+        cluster: running.
         namespace: of the ConfigMap and the releases.
-        inherited: the caller's environment; where the cluster is not concerned, it wins.
+        inherited: the caller's environment; takes precedence except for the variables that lead to the cluster.
     """
     directory = cluster.directory
-    chosen = {
+    defaults = {
         "ADDON_OPERATOR_LISTEN_ADDRESS": "127.0.0.1",
         "ADDON_OPERATOR_LISTEN_PORT": str(_free_port()),
         "ADDON_OPERATOR_TMP_DIR": str(directory / "tmp"),
@@ -41,7 +41,7 @@ def environment(cluster: DevCluster, *, namespace: str, inherited: Mapping[str, 
         **{name: value for name, value in inherited.items() if name not in {"KUBE_CONTEXT", "KUBE_SERVER"}},
     }
     return {
-        **chosen,
+        **defaults,
         **cluster.environment(),
         "ADDON_OPERATOR_NAMESPACE": namespace,
         "DEBUG_UNIX_SOCKET": str(directory / "debug.socket"),
@@ -49,9 +49,9 @@ def environment(cluster: DevCluster, *, namespace: str, inherited: Mapping[str, 
 
 
 def run(cluster: DevCluster, arguments: Sequence[str], *, env: Mapping[str, str]) -> int:
-    """Runs `addon-operator start` until it ends by itself; answers its exit code.
+    """Runs `addon-operator start` until it exits; returns its exit status.
 
-    KeyboardInterrupt stops it in its own time, a second one at once; the first is raised again.
+    KeyboardInterrupt stops it gracefully, a second one at once; the first is raised again.
 
     Raises:
         DevClusterError: a component of the cluster ended; the operator is stopped.
@@ -61,13 +61,13 @@ def run(cluster: DevCluster, arguments: Sequence[str], *, env: Mapping[str, str]
     try:
         cluster.wait(child.popen.pid)
     except DevClusterError:
-        # Nothing is left that it could finish its work with.
+        # Without the cluster it cannot finish its work.
         terminate_s = 1.0
         raise
     finally:
         code = _end(child, terminate_s)
     if code < 0:
-        print(f"the operator was ended by {signal.Signals(-code).name}", file=sys.stderr)  # noqa: T201 -- a command
+        print(f"the operator was terminated by {signal.Signals(-code).name}", file=sys.stderr)  # noqa: T201 -- a command
     return code if code >= 0 else 128 - code
 
 
@@ -79,9 +79,9 @@ def _end(child: LeashedProcess, terminate_s: float) -> int:
 
 
 def _free_port() -> int:
-    """Answers the operator's usual port if it is free, else any other."""
-    for port in (_USUAL_PORT, 0):
+    """Returns the operator's default port if it is free, else any other."""
+    for port in (_DEFAULT_PORT, 0):
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)) as server:
-            chosen: int = server.getsockname()[1]
-            return chosen
+            free: int = server.getsockname()[1]
+            return free
     raise DevClusterError("no port is free on 127.0.0.1")

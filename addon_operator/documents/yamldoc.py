@@ -55,7 +55,7 @@ _MERGE = "tag:yaml.org,2002:merge"
 class _Loader(yaml.CSafeLoader):
     """The safe loader without timestamps, which JSON has not, and without the old meaning of `=`: they are strings.
 
-    Whatever its constructors raise is a YAML error: they trust tags, and meet any text behind one (`!!bool word`).
+    Whatever its constructors raise is a YAML error: they trust tags, which any text may follow (`!!bool word`).
     """
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
@@ -195,7 +195,7 @@ def _check_size(text: str, where: str) -> None:
             raise YamlError(f"{where}:{line}: {what}")
 
 
-# What the library's constructors say about nodes; all else that they say may quote a value.
+# Messages of the library's constructors about nodes; all others may quote a value.
 _CONSTANT = ("expected a ", "found unhashable key")
 
 
@@ -203,7 +203,7 @@ def _describe(error: yaml.YAMLError, where: str) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or "not a valid YAML document"
     if problem.startswith("could not determine a constructor"):
-        # The library's words quote the tag, which may be a text, or a password, that somebody forgot to quote.
+        # The library's message quotes the tag, which may be an unquoted text, even a password.
         problem = "an unknown tag: quote a text that begins with '!'"
     elif isinstance(error, yaml.constructor.ConstructorError) and not problem.startswith(_CONSTANT):
         problem = _MISFIT
@@ -248,7 +248,7 @@ def _warnings(loader: _Loader, node: yaml.Node, pointer: str, seen: set[int]) ->
 
 
 def _name(loader: _Loader, key: yaml.Node) -> str | None:
-    """Gives the name that a key will have; None for what is no name of its own, or none at all."""
+    """Returns the name that a key will have; None for a merge key, or a key that JSON does not allow."""
     if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
         return None
     try:

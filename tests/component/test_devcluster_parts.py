@@ -172,7 +172,7 @@ def test_a_directory_has_one_owner(tmp_path: Path) -> None:
     assert second.holder() is None
     first.acquire()
     assert second.holder() == os.getpid()
-    with pytest.raises(DevClusterError, match=rf"runs already \(process {os.getpid()}\)"):
+    with pytest.raises(DevClusterError, match=rf"is already running \(process {os.getpid()}\)"):
         second.acquire(patience_s=0.05)
     assert first.holder() == os.getpid()
     first.release()
