@@ -55,10 +55,15 @@ class Backoff:
         self._warns_at = warns_at
         self._warns_again_every = warns_again_every
 
+    @property
+    def delay_s(self) -> float:
+        """The seconds between the last failure and the next attempt; 0 without a failure."""
+        return self._policy.delay_s(self.failures) if self.failures else 0.0
+
     def failed(self) -> float:
         """Counts a failure; returns the seconds to wait before the next attempt."""
         self.failures += 1
-        return self._policy.delay_s(self.failures)
+        return self.delay_s
 
     def take_warning(self) -> bool:
         """Returns whether to log the last failure as a warning: once, unless again after so many failures."""

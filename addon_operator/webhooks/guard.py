@@ -13,7 +13,7 @@ from addon_operator.kube.client import KubeClient
 from addon_operator.kube.informers.reflector import Reflector
 from addon_operator.kube.refs import WatchEvent, metadata_of
 from addon_operator.logs import get_logger
-from addon_operator.retry import RetryPolicy
+from addon_operator.retry import Backoff, RetryPolicy
 from addon_operator.webhooks.configurations import OPERATOR, RESOURCES
 from addon_operator.webhooks.registration import Version, version_of
 
@@ -109,14 +109,15 @@ class ConfigurationGuard:
         self._changed.set()
 
     async def _restore_forever(self) -> None:
-        attempts = 0
+        backoff = Backoff(_RETRY)
         while True:
             await self._changed.wait()
             self._changed.clear()
-            attempts = attempts + 1 if await self._restore(self._seen) else 0
-            if attempts:
+            if await self._restore(self._seen):
                 # Two who do not agree about it must not write it without a pause.
-                await asyncio.sleep(_RETRY.delay_s(attempts))
+                await asyncio.sleep(backoff.failed())
+            else:
+                backoff.succeeded()
 
 
 async def _until(event: asyncio.Event, *work: Coroutine[object, object, None]) -> None:

@@ -17,7 +17,7 @@ from addon_operator.kube.client import KubeClient
 from addon_operator.kube.informers.reflector import Reflector
 from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, ObjectKey, WatchEvent, metadata_of
 from addon_operator.logs import get_logger
-from addon_operator.retry import RetryPolicy
+from addon_operator.retry import Backoff, RetryPolicy
 from addon_operator.webhooks.configurations import RESOURCES
 from addon_operator.webhooks.desired import configuration_target, conversion_target
 from addon_operator.webhooks.diff import Change, RegistrationState
@@ -192,12 +192,13 @@ class Registrar:
             self._due.set()
 
     async def _repair_forever(self) -> None:
-        attempts = 0
+        backoff = Backoff(_RETRY)
         while True:
             await self._due.wait()
-            attempts = 1 if await self._repair() else attempts + 1
+            if await self._repair():
+                backoff.restart()
             # Two who do not agree about a definition must not write it without a pause.
-            await asyncio.sleep(_RETRY.delay_s(attempts))
+            await asyncio.sleep(backoff.failed())
 
     async def _repair(self) -> bool:
         async with self._lock:

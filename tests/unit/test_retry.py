@@ -29,13 +29,13 @@ def test_which_failures_of_a_series_are_worth_a_warning(backoff: Backoff, warnin
     for _ in range(2):
         warned = []
         for number in range(1, 13):
-            assert backoff.failed() == POLICY.delay_s(number)
+            assert backoff.failed() == backoff.delay_s == POLICY.delay_s(number)
             if backoff.take_warning():
                 warned.append(backoff.failures)
             assert backoff.warned == (number >= warnings[0])
         assert warned == warnings
         backoff.succeeded()
-        assert (backoff.failures, backoff.warned) == (0, False)
+        assert (backoff.failures, backoff.delay_s, backoff.warned) == (0, 0, False)
 
 
 def test_a_warning_that_was_not_taken_is_due_with_the_next_failure() -> None:

@@ -16,7 +16,7 @@ from addon_operator.kube.informers.names import ObjectNames
 from addon_operator.kube.informers.shared import Scope, SharedInformerFactory
 from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from addon_operator.logs import get_logger
-from addon_operator.retry import RetryPolicy
+from addon_operator.retry import Backoff, RetryPolicy
 
 _log = get_logger("informer")
 
@@ -28,7 +28,6 @@ _NOT_SERVED: Final = RetryPolicy(0.1, 60.0)
 _LAGS_FOR_S: Final = 60.0
 _BLIND_S: Final = 30.0
 _RETRY: Final = RetryPolicy(0.2, 10.0)
-_WORTH_A_WARNING: Final = 3
 
 
 class KindWaiter(Protocol):
@@ -75,7 +74,8 @@ class KindResolver:
         # When to ask next; None: not before something happens.
         self._due: float | None = None
         self._lags_until = 0.0
-        self._attempts = self._failures = 0
+        self._attempts = 0
+        self._backoff = Backoff(_RETRY)
         self._changed = asyncio.Event()
 
     def resolve(self, waiter: KindWaiter) -> None:
@@ -148,16 +148,19 @@ class KindResolver:
         try:
             self._discovery = await self._discover()
         except Exception as error:  # noqa: BLE001 -- one bad answer must not end the search
-            self._failures, self.last_error = self._failures + 1, error
-            log = _log.warning if self._failures == _WORTH_A_WARNING else _log.debug
-            log("the API server cannot be asked for its kinds, trying again", error=error, attempt=self._failures)
+            self.last_error = error
+            self._backoff.failed()
+            log = _log.warning if self._backoff.take_warning() else _log.debug
+            attempt = self._backoff.failures
+            log("the API server cannot be asked for its kinds, trying again", error=error, attempt=attempt)
             return False
-        self._failures, self.last_error = 0, None
+        self.last_error = None
+        self._backoff.succeeded()
         return True
 
     def _delay_s(self) -> float | None:
-        if self._failures:
-            return _RETRY.delay_s(self._failures)
+        if self._backoff.failures:
+            return self._backoff.delay_s
         if _now() < self._lags_until:
             self._attempts += 1
             return _LAG.delay_s(self._attempts)
@@ -167,7 +170,7 @@ class KindResolver:
         if not self._waiting:
             while self._sources:
                 self._sources.pop().end()
-        elif not self._sources and not self._failures:
+        elif not self._sources and not self._backoff.failures:
             self._sources = [
                 ObjectNames(self._factory, Scope(resource, None), self._on_source_changed) for resource in _SOURCES
             ]
