@@ -212,7 +212,7 @@ async def build(settings: Settings, edges: Edges, metrics: Metrics) -> Operator:
             charts=charts,
             labels=dict(settings.crd_extra_labels),
             filter_prefixes=settings.crd_filter_prefixes,
-            on_installed=cluster.learn,
+            on_installed=cluster.wait_for_kinds,
         ),
     )
     runner = ModuleRunner(

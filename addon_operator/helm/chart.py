@@ -18,7 +18,7 @@ from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.errors import ModuleError
 from addon_operator.files.digests import FileDigests
 from addon_operator.helm.traits import ChartTraits, scan_chart
-from addon_operator.helm.values_schema import ClosedRoot, closed_root, fitting
+from addon_operator.helm.values_schema import ClosedRoot, closed_root, without_disallowed
 
 _YAML = frozenset({".yaml", ".yml"})
 _ARCHIVES = (".tgz", ".tar.gz")
@@ -84,7 +84,7 @@ class ChartReader:
         installs = traits.has_install_hooks or _INSTALLS.search(given) is not None
         return dataclasses.replace(traits, has_hooks=True, has_install_hooks=installs)
 
-    def fitting(self, module_dir: Path, digest: str, values: JsonObject) -> JsonObject:
+    def without_disallowed(self, module_dir: Path, digest: str, values: JsonObject) -> JsonObject:
         """Returns values without what a `values.schema.json` with a closed root cannot take although it says nothing.
 
         Args:
@@ -99,7 +99,7 @@ class ChartReader:
         if known != digest:
             root = closed_root(_schema(module_dir))
             self._schemas[module_dir] = (digest, root)
-        return fitting(root, values)
+        return without_disallowed(root, values)
 
     def mentions(self, module_dir: Path, words: Collection[str]) -> bool:
         """Returns whether a template of the chart mentions one of these words.

@@ -28,7 +28,7 @@ _log = get_logger("helm")
 
 
 class Cluster:
-    """The version and the APIs of one cluster; made by `ask`.
+    """The version and the APIs of one cluster; built by `ask`.
 
     Attributes:
         version: such as `v1.36.3`.
@@ -42,7 +42,7 @@ class Cluster:
         self.client = client
         self._asked_at = asked_at
         self._refreshing = asyncio.Lock()
-        # When CRDs changed last, until that has surely shown.
+        # When CRDs changed last.
         self._changed_at = -math.inf
         self._is_current = True
 
@@ -57,8 +57,8 @@ class Cluster:
         version, apis = await asyncio.gather(client.server_version(), client.discover())
         return cls(client, version, apis, asked_at=asked_at)
 
-    def changed(self) -> None:
-        """Says that CRDs have changed, so that the answer is another one now or within moments."""
+    def mark_stale(self) -> None:
+        """Notes that CRDs have changed, so that the API server serves other kinds now or within moments."""
         self._changed_at = asyncio.get_running_loop().time()
         self._is_current = False
 
@@ -73,8 +73,8 @@ class Cluster:
         except ValueError:
             return True
 
-    async def renew(self) -> None:
-        """Asks again if CRDs have changed since the last answer, or so shortly before it that it may not show that.
+    async def refresh_if_stale(self) -> None:
+        """Asks again if CRDs have changed since the last answer, or so shortly before that it may not show it.
 
         Raises:
             KubeError: the API server does not answer.
@@ -84,8 +84,8 @@ class Cluster:
             await self.refresh()
             self._is_current = now - self._changed_at > _LAG_S
 
-    async def learn(self, kinds: Collection[str]) -> None:
-        """Asks again, until the answer has kinds that CRDs have just brought, but not for long.
+    async def wait_for_kinds(self, kinds: Collection[str]) -> None:
+        """Asks again until the API server lists kinds whose CRDs were just installed, for at most ten seconds.
 
         Args:
             kinds: as in `.Capabilities.APIVersions`: `example.com/v1/Thing`.
@@ -93,12 +93,12 @@ class Cluster:
         Raises:
             KubeError: the API server does not answer.
         """
-        self.changed()
+        self.mark_stale()
         pause_s, until = _FIRST_PAUSE_S, self._changed_at + _LAG_S
         await self.refresh()
         while absent := sorted(set(kinds).difference(self.apis.api_versions())):
             if asyncio.get_running_loop().time() > until:
-                _log.warning("the API server does not list kinds that were just installed", reason=", ".join(absent))
+                _log.warning("the API server does not list kinds that were just installed", kinds=", ".join(absent))
                 return
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)

@@ -122,9 +122,9 @@ class Deployer:
             KubeError: the API server refused or is unreachable.
         """
         await self.outcomes.wait(request.name)
-        await self._cluster.renew()
+        await self._cluster.refresh_if_stale()
         digest = self._charts.digest(request.module_dir)
-        values = self._charts.fitting(request.module_dir, digest, request.values)
+        values = self._charts.without_disallowed(request.module_dir, digest, request.values)
         request = dataclasses.replace(request, values=values)
         traits = self._charts.traits(request.module_dir, digest, request.values)
         wanted = self._fingerprint(request, digest, traits)

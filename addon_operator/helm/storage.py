@@ -336,4 +336,4 @@ class ReleaseStorage:
 
 
 def _spare(name: str, part: manifest.Document) -> None:
-    _log.warning("objects stay, since their list cannot be taken apart", release=name, reason=part.source)
+    _log.warning("objects stay, since their list cannot be taken apart", release=name, template=part.source)

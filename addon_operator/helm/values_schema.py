@@ -46,7 +46,7 @@ def closed_root(schema: JsonValue) -> ClosedRoot | None:
     )
 
 
-def fitting(root: ClosedRoot | None, values: JsonObject) -> JsonObject:
+def without_disallowed(root: ClosedRoot | None, values: JsonObject) -> JsonObject:
     """Returns the values without those that a closed root does not allow: `global`, and what is empty.
 
     A section that says something stays, so that helm refuses it in its own words.

@@ -75,7 +75,7 @@ class ConversionReview:
             answer = ConversionAnswer(objects=await self._convert())
         except _CannotConvertError as error:
             # What a hook says may quote the object.
-            _log.warning("objects cannot be converted", binding=name, outcome="failed")
+            _log.warning("objects cannot be converted", crd=name, outcome="failed")
             answer = ConversionAnswer(failed_message=str(error))
         except AddonOperatorError as error:
             return self._failed(str(error))
@@ -113,5 +113,5 @@ class ConversionReview:
             raise BadReply(f"{step}: {error}") from error
 
     def _failed(self, reason: str) -> bytes:
-        _log.error("conversion failed", binding=self.route.crd_name, reason=reason)
+        _log.error("conversion failed", crd=self.route.crd_name, reason=reason)
         return encode_conversion(self.request.uid, ConversionAnswer(failed_message=f"Hook failed: {reason}"))

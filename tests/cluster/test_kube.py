@@ -172,7 +172,7 @@ async def test_crds_are_served_when_install_returns(client: KubeClient, cluster:
     report = await crds.install(client, documents, labels={"heritage": "addon-operator"})
     assert report.created == tuple(f"{kind.lower()}s.kube.test.example.com" for kind in kinds)
     assert report.kinds == tuple(f"kube.test.example.com/v1/{kind}" for kind in kinds)
-    await known.learn(report.kinds)
+    await known.wait_for_kinds(report.kinds)
     assert set(report.kinds) <= set(known.apis.api_versions())
     namespace = cluster.namespace()
     for kind in kinds:

@@ -236,7 +236,7 @@ class Healing:
         name = str(metadata.get("name") or "")
         key = _definition(name)
         if self._watcher.definitions_listed or self._cluster.may_lack(str(metadata.get("creationTimestamp") or "")):
-            self._cluster.changed()
+            self._cluster.mark_stale()
         if event != "Deleted":
             _note_existing(self._definition_deletions, key, definition)
             for release, restorable in self._tracker.unserved_in(name.partition(".")[2]).items():

@@ -70,11 +70,11 @@ def test_tells_hooks_for_the_installation_from_others(
 
 def test_reads_the_schema_again_when_the_chart_has_changed(module: Path) -> None:
     reader, values = ChartReader(), JsonObject({"global": {}, "demo": {}})
-    assert reader.fitting(module, "one", values) == values
+    assert reader.without_disallowed(module, "one", values) == values
     write(module / "values.schema.json", '{"additionalProperties": false}')
-    assert reader.fitting(module, "two", values) == {}
+    assert reader.without_disallowed(module, "two", values) == {}
     write(module / "values.schema.json", "{")
-    assert reader.fitting(module, "three", values) == values
+    assert reader.without_disallowed(module, "three", values) == values
 
 
 def rename(module: Path) -> None:
@@ -128,7 +128,7 @@ def test_nothing_is_remembered_of_a_chart_that_is_gone(tmp_path: Path) -> None:
         write(directory / "templates" / "a.yaml", "a: b\n")
         digest = reader.digest(directory)
         reader.traits(directory, digest, {})
-        reader.fitting(directory, digest, {})
+        reader.without_disallowed(directory, digest, {})
 
     def remembered() -> set[str]:
         gc.collect()

@@ -47,9 +47,9 @@ def test_asks_again_after_a_change(steps: str, asked: int) -> None:
         cluster = Cluster(server.client, "v1.36.0", Discovery([], []))
         for step in steps.split():
             if step == "change":
-                cluster.changed()
+                cluster.mark_stale()
             elif step == "renew":
-                await cluster.renew()
+                await cluster.refresh_if_stale()
             else:
                 await asyncio.sleep(float(step))
         return server.asked
@@ -86,7 +86,7 @@ def test_learns_of_kinds_that_are_listed_later(*, late: int, known: bool, longes
 
     async def play() -> tuple[bool, float]:
         cluster = Cluster(Server(kinds=served, late=late).client, "v1.36.0", Discovery([], kinds[:1]))
-        await cluster.learn(kinds)
+        await cluster.wait_for_kinds(kinds)
         return set(kinds) <= set(cluster.apis.api_versions()), asyncio.get_running_loop().time()
 
     found, took_s = clock.run(play())

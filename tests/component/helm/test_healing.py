@@ -279,7 +279,7 @@ def test_a_definition_in_the_first_list_that_came_after_the_first_answer_is_aske
         healing = Healing(client, "ns", cluster=cluster, events=Ignored())
         running = asyncio.create_task(healing.run(), name="healing")
         await asyncio.sleep(1)
-        await cluster.renew()
+        await cluster.refresh_if_stale()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         return api.discoveries

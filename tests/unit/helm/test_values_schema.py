@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from addon_operator.documents.jsondoc import JsonObject, JsonValue
-from addon_operator.helm.values_schema import closed_root, fitting
+from addon_operator.helm.values_schema import closed_root, without_disallowed
 
 EMPTY: JsonObject = {"global": {"a": 1}, "demo": {}}
 CLOSED: JsonObject = {"additionalProperties": False}
@@ -31,8 +31,8 @@ CLOSED: JsonObject = {"additionalProperties": False}
     ],
 )
 def test_leaves_out_what_says_nothing(schema: JsonValue, left: list[str]) -> None:
-    assert list(fitting(closed_root(schema), EMPTY)) == left
+    assert list(without_disallowed(closed_root(schema), EMPTY)) == left
 
 
 def test_a_section_that_says_something_stays() -> None:
-    assert fitting(closed_root(CLOSED), {"global": {}, "demo": {"a": None}}) == {"demo": {"a": None}}
+    assert without_disallowed(closed_root(CLOSED), {"global": {}, "demo": {"a": None}}) == {"demo": {"a": None}}
