@@ -132,7 +132,7 @@ class KubeClient:
         try:
             return await self.get_existing(ref, metadata_only=metadata_only, timeout_s=timeout_s)
         except KubeError as error:
-            await self._check_absent(error, ref)
+            await self.confirm_absent(error, ref.resource)
             return None
 
     async def get_existing(
@@ -204,7 +204,7 @@ class KubeClient:
         try:
             return await self._send("DELETE", ref.path, body if options else None)
         except KubeError as error:
-            await self._check_absent(error, ref)
+            await self.confirm_absent(error, ref.resource)
             return None
 
     async def list(
@@ -260,6 +260,27 @@ class KubeClient:
         """Returns whether the API server serves a kind in this version, in two requests."""
         return (await self.discover()).find(resource.plural, resource.api_version) is not None
 
+    async def confirm_absent(self, error: KubeError, resource: Resource) -> None:
+        """Returns if a refusal means that an object, its namespace or its kind does not exist.
+
+        A 404 without the `Status` of the API server may come from a proxy in front of it: then the server is asked
+        whether it serves the kind.
+
+        Args:
+            error: what a request for the object has raised.
+            resource: the kind of the object.
+
+        Raises:
+            KubeError: `error` itself if it is no 404; 502 `BadGateway` if the kind is served.
+        """
+        if error.not_found:
+            return
+        if error.status != 404:
+            raise error
+        if await self.is_served(resource):
+            message = f"{error}, though the API server serves the kind: a proxy in front of it may have said so"
+            raise KubeError(message, status=502, reason="BadGateway") from error
+
     async def discover(self) -> discovery.Discovery:
         """Asks what the server serves, in two requests; an error as well if it is too old to say that in two."""
         core, groups = await asyncio.gather(
@@ -278,16 +299,6 @@ class KubeClient:
             KubeError: as `retry_until_answered`.
         """
         return await retry_until_answered(lambda: self.server_version(timeout_s=10))
-
-    async def _check_absent(self, error: KubeError, ref: ObjectRef) -> None:
-        """Raises the error unless it says that there is no such object; asks what is served if it says too little."""
-        if error.not_found:
-            return
-        if error.status != 404:
-            raise error
-        if await self.is_served(ref.resource):
-            message = f"{error}, though the API server serves the kind: a proxy in front of it may have said so"
-            raise KubeError(message, status=502, reason="BadGateway") from error
 
     async def _send(
         self,

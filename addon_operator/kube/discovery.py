@@ -71,7 +71,7 @@ class Discovery:
 
     @cached_property
     def digest(self) -> str:
-        """Answers whether two clusters look the same to charts."""
+        """A digest that is equal for clusters that look the same to charts."""
         return digest(list(self._api_versions))
 
 

@@ -76,7 +76,7 @@ class Election:
             client: the connection; its limit must not hold up renewals.
             namespace: of the Lease.
             holder: this process.
-            on_wait: told whom it waits for, in a sentence, each time it has looked; told nothing when it is over.
+            on_wait: called with a sentence on whom it waits for, each time it has looked; not called when it is over.
             timing: shorter in tests.
         """
         self.held = False
@@ -147,11 +147,9 @@ class Election:
         try:
             await self._write(record)
         except KubeError as error:
-            # A 404 without a Status may come from something between us and the API server.
-            absent = error.not_found or (error.status == 404 and not await self._client.is_served(LEASES))
-            if error.status == 405 or absent:
-                raise _NoLeasesError(str(error)) from error
-            raise
+            if error.status != 405:
+                await self._client.confirm_absent(error, LEASES)
+            raise _NoLeasesError(str(error)) from error
         return True
 
     def _may_take(self, record: Record) -> bool:

@@ -26,16 +26,16 @@ def version_number(version: object) -> int | None:
 
 def is_older(version: object, than: object) -> bool:
     """Returns whether one resourceVersion is older than another; False unless both are numbers."""
-    one, other = version_number(version), version_number(than)
-    return one is not None and other is not None and one < other
+    number, limit = version_number(version), version_number(than)
+    return number is not None and limit is not None and number < limit
 
 
 def newest(known: Mapping[str, str], *, beyond: object) -> str | None:
-    """Finds the object that changed last.
+    """Returns the key of the object that changed last.
 
     Args:
         known: key -> `uid/version` of each object.
-        beyond: None is found unless it changed after this version.
+        beyond: None is returned unless it changed after this version.
     """
     versions = ((version_number(state.rpartition("/")[2]) or 0, key) for key, state in known.items())
     version, key = max(versions, default=(0, ""))

@@ -49,7 +49,7 @@ class Identity:
         return cls(name, int(rest[0]), rest[1], rest[2])
 
     def __str__(self) -> str:
-        """Gives what stands in the Lease."""
+        """Returns what stands in the Lease."""
         return f"{self.name}_{self.pid}_{self.place}_{self.run}"
 
     @property

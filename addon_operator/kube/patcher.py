@@ -65,8 +65,8 @@ class ObjectPatcher:
             discovery: gives what the server serves; asked once for each `apply` and again when a kind is missing, so
                 it may keep its answer as long as it notices new CRDs.
             delete_timeout_s: how long `Delete` waits until the object is gone.
-            on_delete: told what is about to be deleted, as the server calls it, right before the request.
-            on_delete_refused: told that it is not deleted after all.
+            on_delete: called with what is about to be deleted, as the server names it, right before the request.
+            on_delete_refused: called when it is not deleted after all.
             run_jq: runs the programs of JQPatch.
         """
         self._client = client

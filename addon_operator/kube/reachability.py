@@ -1,6 +1,6 @@
 """Whether the API server answers, as the requests show that are made anyway.
 
-The client tells it of every exchange. Nothing is asked in order to find out: watches that break, and what tries to
+The transport reports every exchange to it. Nothing is asked in order to find out: watches that break, and what tries to
 watch again, tell soon enough, and while all is quiet their renewals do, which come within a minute.
 """
 

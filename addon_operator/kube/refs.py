@@ -46,7 +46,7 @@ class ObjectKey:
         )
 
     def __str__(self) -> str:
-        """Gives `ns/Kind/name`, or `Kind/name` for objects without a namespace."""
+        """Returns `ns/Kind/name`, or `Kind/name` for objects without a namespace."""
         return "/".join(part for part in (self.namespace, self.kind, self.name) if part)
 
 
@@ -76,7 +76,7 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """Gives what objects carry as `apiVersion`."""
+        """Returns what objects carry as `apiVersion`."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
@@ -167,6 +167,6 @@ def permission(verb: str, resource: Resource, *, namespace: str | None = None, s
 
 
 def metadata_of(document: Mapping[str, JsonValue]) -> JsonObject:
-    """Gives the metadata of an object as it is, not a copy; empty if there is none."""
+    """Returns the metadata of an object as it is, not a copy; empty if there is none."""
     metadata = document.get("metadata")
     return metadata if isinstance(metadata, dict) else {}

@@ -113,7 +113,7 @@ class HttpTransport:
             server: as `Credentials.load`.
             qps: requests a second; 0 means no limit.
             burst: requests at once above that.
-            on_request: told about every exchange.
+            on_request: called with each exchange.
 
         Raises:
             SettingsError: the configuration cannot be read, or there is none.
@@ -330,4 +330,4 @@ def _now() -> float:
 
 
 def _ignore(_stat: RequestStat) -> None:
-    """Stands in when nobody counts requests."""
+    """Is called when nobody counts requests."""
