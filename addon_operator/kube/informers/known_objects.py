@@ -26,7 +26,12 @@ namespace, name, uid and the resourceVersion at which it was found missing.
 
 
 class KnownObjects:
-    """The objects of one reflector, each in the state that the handler received last."""
+    """The objects of one reflector, each in the state that the handler received last.
+
+    Attributes:
+        states: `namespace/name` -> `uid/resourceVersion`.
+        undelivered: keys of the objects whose last event the handler failed on.
+    """
 
     def __init__(self, resource: Resource, handler: Handler, on_undelivered: Callable[[], None]) -> None:
         """Knows no objects.
@@ -40,9 +45,9 @@ class KnownObjects:
         self._api_version, self._kind = resource.api_version, resource.kind
         self._handler = handler
         self._on_undelivered = on_undelivered
-        # `namespace/name` -> `uid/version`. Two strings take half the memory of what they are made of, which counts
-        # with 20,000 objects.
+        # Two strings take half the memory of what they are made of, which counts with 20,000 objects.
         self.states: dict[str, str] = {}
+        self.undelivered: set[str] = set()
 
     def __iter__(self) -> Iterator[str]:
         """Iterates over the keys, `namespace/name`."""
@@ -108,6 +113,9 @@ class KnownObjects:
                 watch_event=event,
                 exc_info=error,
             )
+            self.undelivered.add(key)
             self._on_undelivered()
             return False
+        if self.undelivered:
+            self.undelivered.discard(key)
         return True

@@ -29,7 +29,7 @@ from addon_operator.kube.informers.wire import (
 )
 from addon_operator.kube.refs import Resource, metadata_of
 from addon_operator.logs import get_logger
-from addon_operator.retry import RetryPolicy
+from addon_operator.retry import Backoff, RetryPolicy
 
 _log = get_logger("informer")
 
@@ -49,7 +49,11 @@ _REDELIVERY: Final = RetryPolicy(1.0, 300.0)
 
 
 class Reflector:
-    """List and watch of one resource in one namespace, or in all, narrowed by selectors."""
+    """List and watch of one resource in one namespace, or in all, narrowed by selectors.
+
+    Attributes:
+        synced: set once all objects of the first list were handed out; never cleared.
+    """
 
     def __init__(
         self,
@@ -102,16 +106,12 @@ class Reflector:
         self._known = KnownObjects(resource, handler, self._schedule_redelivery)
         self._rewind = RewindGuard(client, resource, self._known, where=where, confirm_s=confirm_s, on_rewind=on_rewind)
         self._state = SyncState(resource, namespace, where=where, reachability=client.reachability, on_error=on_error)
+        self.synced = self._state.synced
         self._deadline: asyncio.Timeout | None = None
         self._must_list = True
         self._streams_list = True
-        self._redeliveries = 0
+        self._redelivery = Backoff(_REDELIVERY)
         self._redeliver_at = math.inf
-
-    @property
-    def synced(self) -> asyncio.Event:
-        """Set once all objects of the first list were handed out; never cleared."""
-        return self._state.synced
 
     @property
     def resource_version(self) -> str:
@@ -146,16 +146,18 @@ class Reflector:
             began = _now()
             try:
                 await self._list_and_watch()
+                continue
             except KubeError as error:
-                self._must_list = self._must_list or error.status not in _PASSING
-                await asyncio.sleep(self._state.failed(error, lasted_s=_now() - began))
-                self._must_list = self._must_list or self._state.was_away(error)
+                failure = error
             except Exception as error:  # noqa: BLE001 -- one answer that cannot be read must not end the watch
-                _log.error("an answer of the API server cannot be read", resource=self._where, exc_info=error)
-                self._must_list = True
+                _log.error(
+                    "an answer of the API server is unreadable, listing anew", resource=self._where, exc_info=error
+                )
                 message = f"{self._where}: {type(error).__name__} while reading an answer"
-                unreadable = KubeError(message, status=0, reason="Unhandled")
-                await asyncio.sleep(self._state.failed(unreadable, lasted_s=_now() - began))
+                failure, self._must_list = KubeError(message, status=0, reason="Unhandled"), True
+            self._must_list = self._must_list or failure.status not in _PASSING
+            await asyncio.sleep(self._state.failed(failure, lasted_s=_now() - began))
+            self._must_list = self._must_list or self._state.was_away(failure)
 
     async def _list_and_watch(self) -> None:
         """Lists if need be, and watches until the server ends the watch."""
@@ -209,7 +211,8 @@ class Reflector:
             async for items, metadata in pages:
                 version = metadata.get("resourceVersion")
                 for item in items:
-                    self._take_listed(item)
+                    if not self._rewind.doubts(item):
+                        self._known.put(item, self.resource_version)
                     absent.discard(key_of(metadata_of(item)))
         await self._end_list(absent, version)
 
@@ -218,11 +221,6 @@ class Reflector:
         self._rewind.doubtful = []
         self._redeliver_at = math.inf
         return set(self._known)
-
-    def _take_listed(self, item: JsonObject) -> None:
-        """Takes an object of a list; one that is older than what was seen before has to wait until that is clear."""
-        if not self._rewind.doubts(item):
-            self._known.put(item, self.resource_version)
 
     async def _end_list(self, absent: set[str], version: JsonValue) -> None:
         """Everything was listed; `absent` are those known before that were not among them.
@@ -233,14 +231,16 @@ class Reflector:
         text = str(version or "")
         if await self._rewind.judge(text) == "out of date":
             self._must_list = False
+            if self._known.undelivered:
+                self._schedule_redelivery()
             raise self._rewind.stale(text, "the newer state is still there, so the list is out of date")
         for item in self._rewind.accept(text):
             self._known.put(item, text)
         for key in absent:
             self._known.remove_unseen(key, text)
         self._must_list = False
-        if self._redeliver_at == math.inf:
-            self._redeliveries = 0
+        if not self._known.undelivered:
+            self._redelivery.succeeded()
         self._state.listed()
 
     # --- watches
@@ -322,11 +322,8 @@ class Reflector:
             raise self._rewind.stale(version, "listing anew")
         if type_ == "DELETED":
             self._known.remove(key_of(metadata), item)
-        elif type_ != "BOOKMARK":
-            if self._must_list:
-                self._take_listed(item)
-            else:
-                self._known.put(item, self.resource_version)
+        elif type_ != "BOOKMARK" and not (self._must_list and self._rewind.doubts(item)):
+            self._known.put(item, self.resource_version)
         return metadata
 
     def _end_watch(self, at: float = 0.0) -> None:
@@ -337,8 +334,7 @@ class Reflector:
 
     def _schedule_redelivery(self) -> None:
         if self._redeliver_at == math.inf:
-            self._redeliveries += 1
-            self._redeliver_at = _now() + _REDELIVERY.delay_s(self._redeliveries)
+            self._redeliver_at = _now() + self._redelivery.failed()
             self._end_watch(self._redeliver_at)
 
     def _list_is_due(self) -> bool:

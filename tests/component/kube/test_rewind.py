@@ -90,6 +90,24 @@ async def test_list_that_stays_out_of_date_deletes_nothing_that_is_still_there(
     assert SAID not in capsys.readouterr().out
 
 
+async def test_what_a_handler_failed_on_is_delivered_again_although_a_list_was_out_of_date(
+    client: KubeClient, api: Api
+) -> None:
+    heard = Heard(fails_for="lost", times=1)
+    older = shown(5, streaming=True)
+    again = streamed(30, config_map("edited", 10), config_map("same", 2), config_map("lost", 11), config_map("new", 25))
+    stale = [older, older, gives(config_map("new", 25))]
+    steps = [
+        streamed(12, config_map("lost", 11), then=line("ADDED", config_map("new", 25)), stay=True),
+        *stale,
+        streams(stay=True),
+        again,
+    ]
+    await play(client, api, steps, handler=heard, streaming=True)
+    assert heard.short()[:2] == [("Added", "lost", "11"), ("Added", "new", "25")]
+    assert ("Added", "lost", "11") in heard.short()[2:]
+
+
 async def test_server_that_went_back_and_has_overtaken_since_is_noticed(
     client: KubeClient, api: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:

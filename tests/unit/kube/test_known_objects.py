@@ -99,10 +99,12 @@ def test_what_a_handler_fails_on_is_delivered_again(
     received.fails = 1
     received.known.put(item("a", 2), "9")
     assert (received.undelivered, received.events) == (1, after[:1])
+    assert received.known.undelivered == {"n/a"}
     received.events.clear()
     received.known.put(item("a", 2), "9")
     received.known.put(item("a", 2), "9")
     assert (received.undelivered, received.events) == (1, after)
+    assert not received.known.undelivered
 
 
 def test_deletion_that_a_handler_fails_on_is_delivered_again() -> None:
