@@ -32,7 +32,7 @@ class ConfigEvents(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Checked:
-    """A good state: what it says, which sections were checked, and what it makes of the values."""
+    """A good state: its document, which sections were checked, and the proposed values."""
 
     document: ConfigDocument
     keys: frozenset[str]
@@ -101,9 +101,9 @@ class OperatorConfig:
         """Looks again at a state that was refused: modules and schemas may have changed."""
         if self.error is None:
             return
-        said = str(self.error)
+        reported = str(self.error)
         self._examine()
-        if self.error is not None and str(self.error) != said:
+        if self.error is not None and str(self.error) != reported:
             self._events.config_refused(self.error)
 
     def apply(self) -> ConfigChange:
@@ -204,7 +204,7 @@ class OperatorConfig:
             self._waiting = checked
             self._events.config_accepted()
             return
-        # An empty ConfigMap says what a missing one says, but its silence means something else.
+        # An empty ConfigMap has the same content as a missing one, but only a missing one holds modules.
         self.in_force = dataclasses.replace(self.in_force, exists=checked.document.exists)
 
     def _located(self, error: AddonOperatorError) -> ConfigMapError:

@@ -28,7 +28,7 @@ NO_RECONCILIATION = "NoResourceReconciliation"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConfigDocument:
-    """What a ConfigMap says.
+    """The content of a ConfigMap.
 
     Attributes:
         sections: section key -> its content, a map or a list; also of modules that are not known.
@@ -142,7 +142,7 @@ def to_data(
 
 
 class _Reader:
-    """Collects what a ConfigMap says, key by key."""
+    """Collects the content of a ConfigMap, key by key."""
 
     def __init__(self, where: str, known: frozenset[str]) -> None:
         self.sections: dict[str, JsonValue] = {}
@@ -237,8 +237,8 @@ def _bare_flag(text: str) -> bool | None:
 
 def _says(text: str, value: JsonValue) -> bool:
     try:
-        said = yamldoc.load(text, "").value
-        return _same({} if said is None else said, value)
+        written = yamldoc.load(text, "").value
+        return _same({} if written is None else written, value)
     except (yamldoc.YamlError, ValueError):
         return False
 

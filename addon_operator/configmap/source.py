@@ -62,7 +62,7 @@ class ConfigMapSource:
         self._on_change = on_change
         self._before_create = before_create
         self._saving = asyncio.Lock()
-        self._newest = 0  # version of what was saved or looked up last: the watch may yet bring older ones
+        self._newest = 0  # version of what was saved or looked up last: the watch may still deliver older ones
         self._has_delivered = False
         self._exists = False  # as far as is known; still so while an absence does not count yet
         self._absence: asyncio.Task[None] | None = None
@@ -111,7 +111,7 @@ class ConfigMapSource:
         """Changes the data and returns what is stored afterwards.
 
         A missing ConfigMap is created, with the label `heritage: addon-operator`; if it was there a moment ago, it is
-        waited for first. If somebody else writes at the same time, the change is made again on top of theirs. Nothing
+        waited for first. On a conflict, the change is made again on top of the newer state. Nothing
         is written if nothing would change.
 
         Args:
@@ -127,7 +127,7 @@ class ConfigMapSource:
             try:
                 return await retry_on_conflict(lambda: self._save(mutate))
             finally:
-                # The caller of save goes on before the event loop does: it knows its own change by then.
+                # The caller of save continues before this callback runs: it knows its own change by then.
                 asyncio.get_running_loop().call_soon(self._release)
 
     async def _save(self, mutate: Callable[[ConfigData], ConfigData]) -> ConfigData:
@@ -217,7 +217,7 @@ class ConfigMapSource:
             self._absence = asyncio.create_task(self._wait_for_return(version), name="absence of the ConfigMap")
 
     async def _wait_for_return(self, version: int) -> None:
-        # A watch that is interrupted brings the new one later than that.
+        # An interrupted watch delivers the new one later than that.
         current = await self._look_later()
         self._absence = None
         if current is None:
@@ -246,13 +246,13 @@ class ConfigMapSource:
         return absence
 
     async def _await_return(self) -> None:
-        # Whoever writes now would make a ConfigMap of that alone, and stand in the way of the one that is coming.
+        # A write now would create a ConfigMap with that change alone, in conflict with the one that may be on its way.
         self._gone(None)
         if self._absence is not None:
             await asyncio.wait({self._absence}, timeout=ABSENCE_COUNTS_AFTER_S)
 
     def _forget_versions(self) -> None:
-        """The API server has gone back to an older state: what it brings from now on may be lower, and is newer."""
+        """The API server has gone back to an older state: lower versions that it delivers from now on are newer."""
         self._newest = 0
 
     def _note(self, config_map: JsonObject) -> None:

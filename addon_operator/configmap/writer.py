@@ -16,7 +16,7 @@ class Source(Protocol):
     """Where the ConfigMap is (`source.ConfigMapSource`)."""
 
     async def save(self, mutate: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Mapping[str, str]:
-        """Changes its data, on top of whatever is there, and returns what is stored afterwards."""
+        """Changes its data, on top of the current state, and returns what is stored afterwards."""
 
 
 class ConfigMapWriter:
@@ -37,14 +37,14 @@ class ConfigMapWriter:
     async def save(self, key: str, proposal: Proposal) -> bool:
         """Applies a hook's config patch to the ConfigMap, on top of whatever it holds at that moment.
 
-        What others have changed there meanwhile stays, and comes into force as a change of its own.
+        Concurrent changes of others are kept, and take effect as a change of their own.
 
         Args:
             key: the section of the hook's owner, `global` or a module's.
             proposal: what the hook changes; its `config_section` is what the caller commits.
 
         Returns:
-            Whether an enable flag is another one now than the one that was in force.
+            Whether an enable flag differs now from the one that was in force.
 
         Raises:
             ConfigMapError: the ConfigMap is broken at this moment, so that it cannot be changed safely.

@@ -22,7 +22,7 @@ Response: TypeAlias = Literal["admission", "conversion"]
 
 
 ENABLED_SCRIPT: Final = "enabled"
-"""The file that says whether a module is enabled; it runs as a hook of this name."""
+"""The executable that decides whether a module is enabled; it runs as a hook of this name."""
 
 
 @functools.total_ordering
@@ -120,7 +120,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class EnabledAnswer:
-    """What an `enabled` script says, with its reason (may be empty)."""
+    """The result of an `enabled` script, with its reason (may be empty)."""
 
     enabled: bool
     reason: str

@@ -128,7 +128,7 @@ class HookCatalog:
         )
 
     def forget(self, directory: Path) -> None:
-        """Drops what is remembered of the hooks below a directory that is gone."""
+        """Forgets the configurations of the hooks below a directory that is gone."""
         self._known = {file: known for file, known in self._known.items() if not file.path.is_relative_to(directory)}
         self._digests.forget(directory)
 

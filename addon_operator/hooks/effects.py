@@ -50,7 +50,7 @@ class Run:
         queue: where the task waited; empty for reviews, which wait in none.
         activation: the reason of the task during the first converge, else empty.
         allows_failure: a failure counts as an allowed one.
-        response: the answer that somebody waits for, if so.
+        response: the response that the API server waits for, if it does.
         timeout_s: deadline, if it is shorter than the hook's own.
     """
 
@@ -116,7 +116,7 @@ class HookRuns:
         progress = loop.call_later(_WORTH_A_LINE_S, _log_progress, hook.id, run)
         try:
             result = await self._engine.run(self._call(hook, run, key))
-            # A run that is ended meanwhile leaves its effects some seconds: they belong together.
+            # If the run is cancelled, its effects get some more seconds: they belong together.
             changes = await finish(
                 self._apply(hook.id, key, result.effects),
                 name="effects of a hook",
@@ -196,7 +196,7 @@ class HookRuns:
             raise BadReply(f"{hook}: {error}") from error
 
     def _note_dropped(self, hook: HookId, dropped: int) -> None:
-        """Counts what was dropped of a run's metrics; the log says it when it begins."""
+        """Counts what was dropped of a run's metrics; logs it the first time."""
         if not dropped:
             self._too_many_series.discard(hook)
             return

@@ -100,7 +100,7 @@ class Workspace:
         """Reads what a hook asks for.
 
         Args:
-            response: the answer that somebody waits for; the others are not looked at.
+            response: the response that the API server waits for; the other response files are not read.
 
         Raises:
             BadReply: a result file is not usable; the message names it.
@@ -128,7 +128,7 @@ class Workspace:
         return found
 
     def answer(self) -> EnabledAnswer:
-        """Reads what an `enabled` script says.
+        """Reads the result of an `enabled` script.
 
         Raises:
             BadReply: a result file is not usable, or is neither `true` nor `false`.

@@ -67,7 +67,7 @@ def _command(path: Path, hook: HookId, environment: Mapping[str, str]) -> tuple[
     python = _venv_python(path) if hook.module is not None and path.suffix == ".py" else None
     if python is None:
         return [str(path)], environment
-    # The interpreter of a venv finds its home by itself; somebody else's PYTHONHOME would mislead it.
+    # The interpreter of a venv finds its home by itself; an inherited PYTHONHOME would be wrong.
     inherited = {name: value for name, value in environment.items() if name != "PYTHONHOME"}
     return [str(python), str(path)], {**inherited, "VIRTUAL_ENV": str(python.parent.parent)}
 

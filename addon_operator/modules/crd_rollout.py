@@ -61,15 +61,15 @@ class CrdRollout:
         self._registry.state(name).crds = await self._installer.install(self._registry.get(name), earlier=modules)
 
     def forget(self, module_dir: Path) -> None:
-        """Drops what is remembered of the files of a module whose directory is gone."""
+        """Forgets the files of a module whose directory is gone."""
         self._installer.forget(module_dir)
 
     def _is_applied(self, name: str) -> bool:
         try:
-            brought = self._installer.brought(self._registry.get(name))
+            definitions = self._installer.definitions(self._registry.get(name))
         except InputError:
-            return False  # applying them says why
-        return brought == self._registry.state(name).crds
+            return False  # applying them reports why
+        return definitions == self._registry.state(name).crds
 
 
 def _is_outage(error: AddonOperatorError) -> bool:

@@ -54,7 +54,7 @@ class CrdInstaller:
         self._places = asyncio.Semaphore(_AT_ONCE)
         self._read: dict[Path, tuple[str, Definitions]] = {}
 
-    def brought(self, module: Module) -> Definitions:
+    def definitions(self, module: Module) -> Definitions:
         """Returns the definitions of a module, by name; files are read again only if some of its files changed.
 
         Raises:
@@ -70,7 +70,7 @@ class CrdInstaller:
         return known[1]
 
     def forget(self, module_dir: Path) -> None:
-        """Drops what is remembered of the files of a module whose directory is gone."""
+        """Forgets the files of a module whose directory is gone."""
         self._read.pop(module_dir, None)
         self._charts.forget(module_dir)
 
@@ -79,31 +79,31 @@ class CrdInstaller:
 
         Args:
             module: which one.
-            earlier: the modules that run before it: a definition is as the first of them has it that brings it.
+            earlier: the modules that run before it: the first one that contains a definition determines it.
 
         Raises:
-            InputError: as `brought`, or a module before it brings another definition of the same name.
+            InputError: as `definitions`, or an earlier module contains a different definition of the same name.
             KubeError: one line for each that could not be applied, naming its file.
         """
-        brought = self.brought(module)
-        first = self._first(earlier) if brought else {}
-        for name in sorted(brought.keys() & first.keys()):
-            if brought[name].digest != first[name].digest:
-                where = f"{brought[name].file}: CustomResourceDefinition {name}"
+        found = self.definitions(module)
+        first = self._first(earlier) if found else {}
+        for name in sorted(found.keys() & first.keys()):
+            if found[name].digest != first[name].digest:
+                where = f"{found[name].file}: CustomResourceDefinition {name}"
                 raise ModuleError(f"{where}: {first[name].file}, which comes first, has another one")
         async with self._places:
             report = await crds.install(self._client, self._documents(module), labels=self._labels)
         if report.created or report.updated:
             log.info("CRDs applied", module=module.name, created=list(report.created), updated=list(report.updated))
             await self._on_installed(report.kinds)
-        return brought
+        return found
 
     def _first(self, modules: Iterable[Module]) -> Definitions:
-        """Gives the definitions that modules bring; of the same name the one that comes first."""
+        """Returns the definitions of modules; of the same name the first one."""
         found: dict[str, crds.Source] = {}
         for module in modules:
-            with contextlib.suppress(InputError):  # its own run says so
-                found = {**self.brought(module), **found}
+            with contextlib.suppress(InputError):  # its own run reports it
+                found = {**self.definitions(module), **found}
         return found
 
     def _documents(self, module: Module) -> list[tuple[str, JsonObject]]:

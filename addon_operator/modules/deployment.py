@@ -72,7 +72,7 @@ class ModuleDeployment:
         return {facts.name: facts for facts in self._storage.releases() if facts.owned}
 
     async def hold(self, reasons: Mapping[str, str]) -> None:
-        """Notes on releases of ours that they are held, so that a restart knows it; name -> reason.
+        """Records on our releases that they are held, so that a restart knows it; name -> reason.
 
         Raises:
             KubeError: refused, or not seen in time.
@@ -161,7 +161,7 @@ class ModuleDeployment:
         state.decide(deployed.action.kind, recovered + deployed.action.reason)
 
     async def uninstall(self, name: str, reason: str, *, keep_record: bool = False) -> None:
-        """Removes a release of ours; one of somebody else is left alone. `keep_record` as in `Deployer.uninstall`.
+        """Removes a release that the operator owns, and no other. `keep_record` as in `Deployer.uninstall`.
 
         Raises:
             HelmError: helm failed.

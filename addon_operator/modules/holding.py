@@ -22,7 +22,7 @@ from addon_operator.values.layers import EnableFlag
 log = get_logger("converge")
 
 WHAT_NEXT = (
-    'bring back what is missing, set the enable flag of each to "true" or "false" in the ConfigMap, or run '
+    'restore the missing source, set the enable flag of each to "true" or "false" in the ConfigMap, or run '
     "`addon-operator confirm-removals`"
 )
 """What a person can do about held modules."""
@@ -60,8 +60,8 @@ class Holding:
             registry: where the result is kept.
             runner: unbinds the hooks of a held module.
             deployment: knows the releases, and keeps the result on them.
-            config: says whether the ConfigMap exists.
-            source: says which one it is.
+            config: knows whether the ConfigMap exists.
+            source: knows its uid.
             ignored_release: never removed.
             limit: the setting `max_removals`.
             metrics: counts held modules.

@@ -1,4 +1,4 @@
-"""Reads the module directories and the directory of global hooks: values files, schemas, what is there.
+"""Reads the module directories and the directory of global hooks: values files, schemas, which files exist.
 
 Hooks are not run here (`hooks/catalog.py`). A module whose files did not change since the last scan is not read again,
 so that the scan at every converge costs a few system calls. Source: contract.md 2.7, 2.9, 2.10, 2.11.
@@ -163,7 +163,7 @@ class ModuleLoader:
                 try:
                     is_directory = stat.S_ISDIR(entry.stat().st_mode)
                 except OSError as error:
-                    what = "broken symbolic link" if entry.is_symlink() else "cannot be looked at"
+                    what = "broken symbolic link" if entry.is_symlink() else "cannot be read"
                     warnings.append(f"{entry.path}: {what} ({error.strerror}), skipped; its release stays")
                     continue
                 if is_directory:

@@ -28,7 +28,7 @@ class Module:
         has_templates: there are templates/ (with or without Chart.yaml there is something for Helm to do).
         has_hooks: there is hooks/.
         enabled_script: the executable `enabled`, if there is one.
-        has_crds: there is crds/, or charts/ that may bring some.
+        has_crds: whether there is crds/, or charts/ that may contain some.
         section: static values and schemas.
         flags: enable flags of values files, weakest first.
         chart_version: `version` of Chart.yaml; empty if there is none.

@@ -65,7 +65,7 @@ class ModuleState:
         error: of the last attempt, if that failed.
         duration_s: of the last finished run.
         crds: those of its CRDs that were applied in this process and are not known to be gone.
-        enabled_by: what is remembered of the last time it was enabled (`removals.Mark`); None before that.
+        enabled_by: what was recorded when it was enabled last (`removals.Mark`); None before that.
     """
 
     phase: ModulePhase = ModulePhase.DISABLED
@@ -149,12 +149,12 @@ class ModuleRegistry:
         return self._verdicts.get(name)
 
     def enabled_by(self, name: str) -> EnabledBy | None:
-        """What is remembered of the last time that a module was enabled in this process; None if it was not."""
+        """What was recorded when a module was enabled last in this process; None if it was not."""
         state = self._states.get(name)
         return state.enabled_by if state else None
 
     def is_enabled(self, name: str) -> bool:
-        """Whether the last verdict says that the module is enabled."""
+        """Whether the module is enabled by the last verdict."""
         verdict = self._verdicts.get(name)
         return verdict is not None and verdict.enabled
 

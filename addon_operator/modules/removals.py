@@ -1,8 +1,8 @@
 """Which uninstalls were requested, and which would only follow from something that is missing.
 
-Pure. A release is removed because a source says so: an enable flag that is false, or an edit that takes a flag back. A
-source that vanished as a whole says nothing: what would be uninstalled for that reason alone is held, neither upgraded
-nor removed, until the source is back or a person confirms. Source: docs/modules.md, "Held modules".
+Pure. A release is removed because a source requests it: an enable flag that is false, or an edit that removes a flag.
+A source that vanished as a whole requests nothing: what would be uninstalled for that reason alone is held, neither
+upgraded nor removed, until the source is back or a person confirms. Source: docs/modules.md, "Held modules".
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Removal:
         name: of the module and its release.
         mark: what is recorded of it.
         flag: the enable flag that decides; None if no source has one.
-        script: what its `enabled` script says, as a sentence; empty if the flags decide.
+        script: the result of its `enabled` script, as a sentence; empty if the flags decide.
         has_directory: there is a module of this name that has something for Helm.
     """
 
@@ -55,7 +55,7 @@ class Removal:
 def config_map_was_missing(config_map: str) -> str:
     """Returns why a module is held that lost its ConfigMap.
 
-    In the past tense: the module stays held when a ConfigMap is there again that does not mention it.
+    In the past tense: the module stays held when there is a new ConfigMap that does not mention it.
     """
     return f"{config_map} was missing, which existed when the module was enabled"
 

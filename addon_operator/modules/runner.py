@@ -168,7 +168,7 @@ class ModuleRunner:
         )
 
     def suspend(self, name: str) -> Sequence[asyncio.Future[Outcome]]:
-        """Disables a module that runs: its hooks receive no further events, and begin anew if it is enabled again.
+        """Disables a module that runs: its hooks receive no further events, and start afresh if it is enabled again.
 
         Returns:
             The runs of its hooks that are being ended.
@@ -189,8 +189,8 @@ class ModuleRunner:
     def drop_hook(self, hook: Hook) -> None:
         """Drops a hook of a module whose file is gone: it receives no further events.
 
-        The next run of the module reads its hooks again. If the file is back by then, the hook begins anew with what
-        exists, so that nothing is lost.
+        The next run of the module reads its hooks again. If the file is back by then, the hook starts afresh with
+        the objects that exist, so that nothing is lost.
         """
         state = self._registry.state(hook.id.module or "")
         if state.hooks is not None:
@@ -263,12 +263,12 @@ class ModuleRunner:
         await self._bindings.webhooks.withdraw_module(name)
 
     def forget_files(self, module_dir: Path) -> None:
-        """Drops what is remembered of the files of a module directory that is gone."""
+        """Forgets the files of a module directory that is gone."""
         self._catalog.forget(module_dir)
         self._crds.forget(module_dir)
 
     async def purge(self, release: str) -> None:
-        """Uninstalls a release of ours whose module is gone.
+        """Uninstalls a release of the operator whose module is gone.
 
         Raises:
             HelmError: helm refused.

@@ -52,10 +52,10 @@ class StaticLayer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EnableFlag:
-    """One place that says whether a module is enabled.
+    """One place that enables or disables a module.
 
     Attributes:
-        value: what it says.
+        value: true to enable.
         source: the kind of place: `values file`, `global hook`, `ConfigMap`.
         place: the place itself: `modules/values.yaml:4`, `addon-operator/addon-operator, key fooEnabled`.
     """
@@ -73,7 +73,7 @@ class EnabledBy:
     """What is recorded of a module that is enabled, to find out later what has changed.
 
     Attributes:
-        flags: source -> what its enable flag says.
+        flags: source -> value of its enable flag.
         config_map: uid of the operator's ConfigMap; empty if there is none.
     """
 
@@ -83,7 +83,7 @@ class EnabledBy:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ValuesFile:
-    """What one values.yaml says.
+    """The content of one values.yaml.
 
     Attributes:
         layers: section key -> its layer.

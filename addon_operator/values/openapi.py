@@ -195,7 +195,7 @@ def _target(reference: str, root: JsonObject, file: str) -> JsonObject:
 
 
 def _closed(schema: JsonObject, keyword: str) -> JsonObject:
-    """Forbids keys that an object schema does not name, unless it says otherwise.
+    """Forbids keys that an object schema does not name, unless that is overridden.
 
     Branches of allOf, anyOf, oneOf and not stay as they are: each adds to a schema and names only some of its keys.
     An object below the section that names no key at all has no restriction on them.

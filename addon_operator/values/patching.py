@@ -1,4 +1,4 @@
-"""What JSON patches (RFC 6902) do to values: apply them, keep what they said, apply that again.
+"""What JSON patches (RFC 6902) do to values: apply them, keep their effect, apply it again.
 
 Pure. A patch is applied strictly once, when its hook returns (`resolve`). What is kept after that are only `add` and
 `remove` operations, compacted to one for each path (`compact`), and applied leniently whenever the values below them
@@ -58,7 +58,7 @@ def resolve(operations: Sequence[Operation], document: JsonValue, where: str) ->
             result = jsonpatch.JsonPatch.operations[operation.op](operation.as_json()).apply(result)
         except _FAILURES as error:
             problem = _problem(operation, result, error)
-            # The library's texts contain values, so nothing of the error goes on.
+            # The library's texts contain values, so nothing of the error is passed on.
             raise PatchError(where, [f"{operation.op} {operation.path}: {problem}"]) from None
         kept.extend(_settled(operation, value, result))
     return Resolution(result, tuple(kept))

@@ -176,8 +176,8 @@ class Section:
         if patched is not None:
             operation = by_path[patched]
             inside = jsondoc.split((root + pointer).removeprefix(patched))
-            said = operation.op == "add" and _says(operation.value, inside)
-            return self.authors[patched] if said else self._default(pointer)
+            is_set = operation.op == "add" and _sets(operation.value, inside)
+            return self.authors[patched] if is_set else self._default(pointer)
         return self._unpatched(pointer)
 
     def _unpatched(self, pointer: str) -> Origin:
@@ -185,14 +185,14 @@ class Section:
         layered = [(layer.value, _file_origin(layer, self.spec.key, pointer)) for layer in self.spec.static]
         layered.append((self.config, Origin("configmap", self.spec.key)))
         for value, origin in reversed(layered):
-            said = None if value == {} else _says(value, tokens)
-            if said is not None:
-                return origin if said else self._default(pointer)
+            is_set = None if value == {} else _sets(value, tokens)
+            if is_set is not None:
+                return origin if is_set else self._default(pointer)
         return self._default(pointer)
 
     def _default(self, pointer: str) -> Origin:
         schemas = self.spec.schemas
-        from_config = _says(self.config_effective, jsondoc.split(pointer))
+        from_config = _sets(self.config_effective, jsondoc.split(pointer))
         return Origin("default", schemas.config_file if from_config else schemas.values_file)
 
 
@@ -229,10 +229,10 @@ def _leaves(value: JsonValue, pointer: str) -> Iterator[str]:
         yield pointer
 
 
-def _says(value: JsonValue, tokens: Sequence[str]) -> bool | None:
+def _sets(value: JsonValue, tokens: Sequence[str]) -> bool | None:
     """Returns whether a layer has a value at a pointer: None if that is up to the layers below.
 
-    Maps are merged, so a missing key says nothing; anything else replaces all that is below.
+    Maps are merged, so a missing key sets nothing; anything else replaces all that is below.
     """
     missing = None
     for token in tokens:

@@ -249,7 +249,7 @@ class ValuesStore:
 
         Raises:
             ValuesRejected: a patch changes what it must not or does not fit, or the result breaks a schema; lists
-                everything that can be said.
+                all violations.
 
         Source: contract.md 2.7.
         """
