@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from addon_operator.hooks.call import HookId
 from addon_operator.hooks.compaction import MOST_CONTEXTS, collapse_repeats, compact
@@ -23,9 +23,8 @@ COALESCE_AT: Final = 100
 EntryT = TypeVar("EntryT", bound=Hashable)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CoalescingKey:
-    """What tasks have in common that may become one.
+class CoalescingKey(NamedTuple):
+    """What tasks have in common that may become one; a tuple, since one is made for each event of a burst.
 
     Attributes:
         hook: a run never serves two.

@@ -21,7 +21,19 @@ from addon_operator.errors import AddonOperatorError
 from addon_operator.logs import event_id, get_logger, traces
 from addon_operator.retry import RetryPolicy
 from addon_operator.tasks.coalescer import CoalescedTask, Coalescer, coalescing_key
-from addon_operator.tasks.task import Again, Done, Outcome, Park, Retry, RunHook, Task, describe, kind, subject
+from addon_operator.tasks.task import (
+    Again,
+    Done,
+    Outcome,
+    Park,
+    QueuedTask,
+    Retry,
+    RunHook,
+    Task,
+    describe,
+    kind,
+    subject,
+)
 
 log = get_logger("queue")
 
@@ -51,15 +63,6 @@ class Attempt:
     waited_s: float
     duration_s: float
     failures: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class QueuedTask:
-    """One task as `queue list` shows it; `age_s` counts from being queued or from the last attempt's end."""
-
-    description: str
-    failures: int
-    age_s: float
 
 
 class _Entry(CoalescedTask):
@@ -140,7 +143,7 @@ class TaskQueue:
     def status(self) -> str:
         """Returns what the worker is doing. Source: contract.md 2.17 (statuses)."""
         if not self._entries:
-            return f"waiting for task {int(self._age_s())}s"
+            return f"waiting for task {int(asyncio.get_running_loop().time() - self._since)}s"
         return self._status
 
     def add_head(self, tasks: Iterable[Task]) -> None:
@@ -203,12 +206,8 @@ class TaskQueue:
             if wait is not None:
                 await self._new_head_or(wait)
 
-    @contextlib.contextmanager
-    def _timed(self, action: str) -> Iterator[None]:
-        started = time.perf_counter()
-        yield
-        if self._on_action:
-            self._on_action(self.name, action, time.perf_counter() - started)
+    def _timed(self, action: str) -> contextlib.AbstractContextManager[None]:
+        return _measured(self._on_action, self.name, action) if self._on_action else contextlib.nullcontext()
 
     def _put_first(self, entries: Sequence[_Entry]) -> None:
         for entry in reversed(entries):
@@ -240,13 +239,9 @@ class TaskQueue:
         if key is not None:
             with self._timed("Combine"):
                 behind = itertools.islice(self._entries, 1, None)
-                self._coalesce(
-                    head, tuple(itertools.takewhile(lambda entry: coalescing_key(entry.task) == key, behind))
-                )
+                same = itertools.takewhile(lambda entry: coalescing_key(entry.task) == key, behind)
+                self._coalesce(head, tuple(same))
         return head
-
-    def _age_s(self) -> float:
-        return asyncio.get_running_loop().time() - self._since
 
     async def _attempt(self, entry: _Entry, handle: Handler) -> Outcome:
         loop = asyncio.get_running_loop()
@@ -338,13 +333,17 @@ class TaskQueue:
             self._put_first([*overtaking, *(_Entry(task, now) for task in tasks)])
 
     async def _new_head_or(self, condition: Awaitable[object]) -> None:
-        waits = [
-            asyncio.ensure_future(self._head_changed.wait()),
-            asyncio.ensure_future(condition),
-        ]
+        waits = [asyncio.ensure_future(self._head_changed.wait()), asyncio.ensure_future(condition)]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for wait in waits:
                 wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
+
+
+@contextlib.contextmanager
+def _measured(on_action: OnAction, queue: str, action: str) -> Iterator[None]:
+    started = time.perf_counter()
+    yield
+    on_action(queue, action, time.perf_counter() - started)

@@ -249,6 +249,15 @@ class Park:
     payload: Payload | None = None
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class QueuedTask:
+    """One task as `queue list` shows it; `age_s` counts from being queued or from the last attempt's end."""
+
+    description: str
+    failures: int
+    age_s: float
+
+
 Outcome = Done | Again | Retry | Park
 
 
