@@ -68,7 +68,7 @@ class Progress:
         return self._written if is_older(self.version or "0", self._written) else self.version
 
     def advance(self, version: str) -> bool:
-        """Takes the version of an event; returns whether it is as it should be, or a list has to tell what it means."""
+        """Takes the version of an event; returns whether it is as it should be, or a list has to show what it means."""
         if self._ordered and is_older(version, self.version):
             self._jumped_back = True
             return False
@@ -87,7 +87,7 @@ class Progress:
         return self._ordered and is_older(version, self.version)
 
     def judge(self, version: str, now: float) -> Literal["goes on", "older", "confirmed"]:
-        """Says what a list of this version shows: it goes on, it is older, or it still is after the time to wait."""
+        """Returns what a list of this version shows: it goes on, it is older, or it still is after the time to wait."""
         if not self._ordered or not is_older(version, self.newest):
             return "goes on"
         if self._older_since is None:
@@ -127,7 +127,7 @@ class Rewind:
         seen: the version that had been seen of them.
         version: the version that the server is at now.
         example: an object that was not there at the version seen, though its own is lower, as `prod/one at 17`; empty
-            if the version tells enough.
+            if the version alone shows it.
     """
 
     where: str

@@ -1,7 +1,7 @@
 """Whether the API server answers, as the requests show that are made anyway.
 
 The transport reports every exchange to it. Nothing is asked in order to find out: watches that break, and what tries to
-watch again, tell soon enough, and while all is quiet their renewals do, which come within a minute.
+watch again, show it soon enough, and while all is quiet their renewals do, which come within a minute.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Reachability:
             self._changed.set()
 
     async def run(self) -> None:
-        """Says in the log that the API server does not answer, again and again, and when it does, until cancelled."""
+        """Logs that the API server does not answer, repeatedly, and when it answers again, until cancelled."""
         while True:
             while self.away_since is None:
                 await self._change()

@@ -62,7 +62,7 @@ class WatchSpec:
 class MonitorHandler(FilterObserver, Protocol):
     """Who receives what one monitor sees; called in the event loop, must not block.
 
-    What it raises is logged, and hurts nobody else. Nothing is called before `Monitors.start` has returned, nor after
+    What it raises is logged, and keeps no event from others. Nothing is called before `Monitors.start` has returned, nor after
     `Monitor.stop`.
     """
 
@@ -146,7 +146,7 @@ class Monitor:
         self._is_settled.set()
         self._is_listed.set()
 
-    # --- what the resolver asks and tells
+    # --- the waiter of the resolver
 
     @property
     def kind(self) -> str:
@@ -226,7 +226,7 @@ class Monitor:
     # --- how it stands
 
     def _update(self) -> None:
-        """Notes how the subscriptions stand, and tells the handler when it is blocked, or not any more."""
+        """Notes how the subscriptions stand, and calls the handler when it becomes blocked or unblocked."""
         if self._stopped:
             return
         if any(subscription.informer.not_served for subscription in self._all()):
@@ -298,7 +298,7 @@ class Monitors:
         Args:
             client: the connection.
             discover: asks what the server serves; each call must really ask.
-            on_watch_error: told the reason (`KubeError.reason`) of each list or watch that failed.
+            on_watch_error: receives the reason (`KubeError.reason`) of each list or watch that failed.
             run_jq: runs the filters.
         """
         self._factory = SharedInformerFactory(client, on_error=on_watch_error, run_jq=run_jq)

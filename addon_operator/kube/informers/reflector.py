@@ -82,10 +82,10 @@ class Reflector:
             metadata_only: objects come with metadata only, and the server sends no more than that.
             handler: receives every change, in order, in the event loop: it must not block. An object that it raises on
                 is delivered again after a new list, which is made after a while; meanwhile the others go on.
-            on_error: told of each attempt to list or watch that failed, and of None when it works again: the list is
+            on_error: receives the error of each failed list or watch, and None when it works again: the list is
                 complete, or the watch brought something or ended as it should. Objects known so far stay, except that
                 those of a kind that is not served any more (404) are deleted. Must not raise.
-            on_rewind: told that the API server has gone back to an older state, before the handler receives the
+            on_rewind: called when the API server has gone back to an older state, before the handler receives the
                 difference: versions may be lower from now on. Must not raise.
             resumes: False lists anew whenever a watch has ended: for one or two objects, which costs no more than to go
                 on, and shows each time whether the server has gone back.

@@ -81,7 +81,7 @@ class RewindGuard:
             self._client.history.rewound(Rewind(self._where, after, version), known=self._rewinds)
 
     def advance(self, version: str) -> bool:
-        """Takes the version of an event; returns False if it is older than the one before: a list has to tell why."""
+        """Takes the version of an event; returns False if it is older than the one before: a list has to show why."""
         return not version or self._progress.advance(version)
 
     def doubts(self, item: JsonObject) -> bool:
@@ -97,10 +97,10 @@ class RewindGuard:
         self._progress.forget()
 
     async def judge(self, version: str) -> Literal["accepted", "out of date"]:
-        """Says whether a complete list counts; if it is out of date, what was seen before still holds.
+        """Returns whether a complete list counts; if it is out of date, what was seen before still holds.
 
         Raises:
-            KubeError: it takes another list to tell.
+            KubeError: another list is needed to decide.
         """
         verdict = self._progress.judge(version, asyncio.get_running_loop().time())
         if verdict == "older":
@@ -149,7 +149,7 @@ class RewindGuard:
         return key is not None and await self._stored(key) == "as known"
 
     async def _stored(self, key: str) -> Literal["as known", "older", "not to be read"]:
-        """Says what etcd holds of an object.
+        """Returns what etcd holds of an object.
 
         Raises:
             KubeError: there was no answer.

@@ -215,7 +215,7 @@ class SharedInformerFactory:
 
         Args:
             client: the connection.
-            on_error: told the reason (`KubeError.reason`) of each list or watch that failed.
+            on_error: receives the reason (`KubeError.reason`) of each list or watch that failed.
             run_jq: runs the filters.
         """
         self.client, self.on_error, self.run_jq = client, on_error, run_jq

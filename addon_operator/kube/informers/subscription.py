@@ -29,7 +29,7 @@ class OnEvent(Protocol):
     """
 
     def __call__(self, event: WatchEvent, about: ObjectKey, document: bytes, filter_result: bytes | None, /) -> None:
-        """Takes the event; what it raises is logged, and hurts nobody else."""
+        """Takes the event; what it raises is logged, and keeps no event from others."""
 
 
 class FilterObserver(Protocol):
@@ -39,7 +39,7 @@ class FilterObserver(Protocol):
         """The filter failed on an object that was added or modified; its event follows, with the result `null`."""
 
     def on_filtered(self, seconds: float) -> None:
-        """A run of the filter took that long; of several subscriptions that share it, one is told."""
+        """A run of the filter took that long; of several subscriptions that share it, one receives this."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

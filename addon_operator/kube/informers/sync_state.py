@@ -46,7 +46,7 @@ class SyncState:
             namespace: None for all.
             where: both, for messages.
             reachability: of the API server; one that does not answer at all is logged there, once for all.
-            on_error: told of each failure, and of None when it works again.
+            on_error: receives each failure, and None when it works again.
         """
         self.synced = asyncio.Event()
         self._backoff = Backoff(_RETRY)
