@@ -62,8 +62,8 @@ class WatchSpec:
 class MonitorHandler(FilterObserver, Protocol):
     """Who receives what one monitor sees; called in the event loop, must not block.
 
-    What it raises is logged, and keeps no event from others. Nothing is called before `Monitors.start` has returned, nor after
-    `Monitor.stop`.
+    What it raises is logged, and keeps no event from others. Nothing is called before `Monitors.start` has returned,
+    nor after `Monitor.stop`.
     """
 
     def on_event(self, event: WatchEvent, about: ObjectKey, document: bytes, filter_result: bytes | None, /) -> None:
