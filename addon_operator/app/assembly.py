@@ -318,7 +318,7 @@ async def build(settings: Settings, edges: Edges, metrics: Metrics) -> Operator:
         schedules=schedules,
         webhooks=webhooks,
         bindings=bindings,
-        handlers=handlers,
+        handler=handlers,
         inspector=inspector,
         metrics=metrics,
     )

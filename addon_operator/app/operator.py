@@ -20,7 +20,6 @@ from addon_operator.bindings.hook_bindings import HookBindings
 from addon_operator.bindings.kubernetes import BindingMonitors
 from addon_operator.configmap.config import OperatorConfig
 from addon_operator.configmap.source import ConfigMapSource
-from addon_operator.dispatch.handlers import Handlers
 from addon_operator.dispatch.progress import Progress
 from addon_operator.dispatch.routing import startup_tasks
 from addon_operator.errors import AddonOperatorError, ValuesRejected
@@ -37,6 +36,7 @@ from addon_operator.modules.enablement import Enablement
 from addon_operator.modules.registry import ModuleRegistry
 from addon_operator.schedule.timer import Cron
 from addon_operator.server.status import OperatorStatus, Startup
+from addon_operator.tasks.queue import Handler
 from addon_operator.tasks.queue_set import QueueSet
 from addon_operator.tasks.task import ApplyConfig, DeleteModule, PurgeRelease, RunModules
 from addon_operator.values.store import ValuesStore
@@ -73,7 +73,7 @@ class Operator:
     schedules: Cron
     webhooks: WebhookHost
     bindings: HookBindings
-    handlers: Handlers
+    handler: Handler
     inspector: OperatorInspector
     metrics: Metrics
 
@@ -103,7 +103,7 @@ class Operator:
             stack.push_async_callback(self._end_deployment)
             async with background_tasks() as start:
                 start(self.source.run(), "watch of the ConfigMap")
-                start(self.queues.run(self.handlers), "queues")
+                start(self.queues.run(self.handler), "queues")
                 start(self._tick(), "live ticks")
                 start(self.schedules.run(), "schedules")
                 start(self.webhooks.run(), "webhooks")

@@ -12,17 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from addon_operator.modules.registry import ModulePhase
-from tests.fakes.bench import Answer, Bench, hook_file, play, write_hook
+from tests.fakes.bench import Answer, Bench, BoundKind, hook_file, play, write_hook
 
 MODULES = ("alpha", "beta")
+# Each binding has a kind of its own, so that the API server can answer for one and not for another.
 HOOKS = {
-    "global/x": "beforeAll: 1\nafterAll: 1\nkubernetes: [{name: gm, kind: Pod}, {name: gq, kind: Pod, queue: side}]\n",
-    "alpha/x": "onStartup: 1\nbeforeHelm: 1\nafterDeleteHelm: 1\nkubernetes: [{name: am, kind: Pod}]\n",
+    "global/x": "beforeAll: 1\nafterAll: 1\nkubernetes: [{name: gm, kind: Gm}, {name: gq, kind: Gq, queue: side}]\n",
+    "alpha/x": "onStartup: 1\nbeforeHelm: 1\nafterDeleteHelm: 1\nkubernetes: [{name: am, kind: Am}]\n",
     "alpha/y": (
-        "kubernetes:\n- {name: aq, kind: Pod, queue: side}\n"
-        "- {name: ap, kind: Pod, queue: other, waitForSynchronization: false}\n"
+        "kubernetes:\n- {name: aq, kind: Aq, queue: side}\n"
+        "- {name: ap, kind: Ap, queue: other, waitForSynchronization: false}\n"
     ),
-    "beta/x": "afterHelm: 1\nbeforeDeleteHelm: 1\nafterDeleteHelm: 1\nkubernetes: [{name: bm, kind: Pod}]\n",
+    "beta/x": "afterHelm: 1\nbeforeDeleteHelm: 1\nafterDeleteHelm: 1\nkubernetes: [{name: bm, kind: Bm}]\n",
 }
 BINDINGS = {"gm": "global", "gq": "global", "am": "alpha", "aq": "alpha", "ap": "alpha", "bm": "beta"}
 
@@ -45,7 +46,7 @@ STEPS = st.lists(
     | happenings(("converge",), ("",))
     | happenings(("patch",), tuple(HOOKS))
     | happenings(("rewrite", "rewrite", "unlink"), [name for name in HOOKS if not name.startswith("global")])
-    | happenings(("block", "forbid", "list", "change"), tuple(BINDINGS)),
+    | happenings(("undefine", "forbid", "answer", "change"), tuple(BINDINGS)),
     min_size=15,
     max_size=40,
 )
@@ -61,16 +62,16 @@ class World:
             "toggle": self._toggle,
             "edit": lambda section: bench.edit(**{section: f"{{a: {next(self._numbers)}}}"}),
             "converge": lambda _: bench.converge_again(),
-            "fail": bench.engine.failing.add,
-            "succeed": bench.engine.failing.discard,
+            "fail": bench.hooks.failing.add,
+            "succeed": bench.hooks.failing.discard,
             "dawdle": lambda hook: self._next(hook, Answer(lasts_s=12)),
             "patch": self._patch,
             "rewrite": self._rewrite,
             "unlink": lambda hook: hook_file(bench.root, hook).unlink(missing_ok=True),
-            "block": lambda name: self._watch("block", name),
-            "forbid": lambda name: self._watch("forbid", name),
-            "list": lambda name: self._watch("list", name),
-            "change": lambda name: self._watch("change", name),
+            "undefine": self._undefine,
+            "forbid": self._forbid,
+            "answer": self._answer,
+            "change": self._change,
         }
 
     async def live(self, steps: Sequence[Step]) -> None:
@@ -80,23 +81,23 @@ class World:
 
     def mend(self) -> None:
         """From now on everything succeeds."""
-        self._bench.engine.failing.clear()
-        self._bench.engine.answers.clear()
-        self._bench.fakes.lists_at_once = True
+        self._bench.hooks.failing.clear()
+        self._bench.hooks.answers.clear()
         for name, config in HOOKS.items():
             if not hook_file(self._bench.root, name).exists():
                 write_hook(self._bench.root, name, config)
         # Also a file that is there may have come after the last converge.
         self._bench.converge_again()
+        self._bench.gate.answer_all()
         for name in BINDINGS:
-            self._watch("list", name)
+            self._kind(name).answer()
 
     def _toggle(self, module: str) -> None:
         key = f"{module}Enabled"
-        self._bench.edit(**{key: "false" if self._bench.config_map.data.get(key, "true") == "true" else "true"})
+        self._bench.edit(**{key: "false" if self._bench.config_map.get(key, "true") == "true" else "true"})
 
     def _next(self, hook: str, answer: Answer) -> None:
-        self._bench.engine.answers.setdefault(hook, []).append(answer)
+        self._bench.hooks.answers.setdefault(hook, []).append(answer)
 
     def _patch(self, hook: str) -> None:
         path = f"/{hook.partition('/')[0]}/seen"
@@ -109,16 +110,21 @@ class World:
             f"{HOOKS[hook]}settings: {{executionMinInterval: 1s, executionBurst: {next(self._numbers) + 100}}}\n",
         )
 
-    def _watch(self, act: str, binding: str) -> None:
-        for title, monitor in self._bench.fakes.started.items():
-            if f"binding {binding}," not in title or monitor.stopped:
-                continue
-            if act == "list":
-                monitor.list()
-            elif act == "change" and monitor.listed:
-                monitor.change("Modified", str(next(self._numbers)))
-            elif act != "change" and not monitor.listed:
-                monitor.block("nothing can be seen", kind_missing=act == "block")
+    def _kind(self, binding: str) -> BoundKind:
+        return self._bench.kind(binding.capitalize())
+
+    def _undefine(self, binding: str) -> None:
+        self._kind(binding).undefine()
+
+    def _forbid(self, binding: str) -> None:
+        self._kind(binding).refuse("nothing can be seen")
+
+    def _answer(self, binding: str) -> None:
+        self._kind(binding).answer()
+
+    def _change(self, binding: str) -> None:
+        if (kind := self._kind(binding)).is_served:
+            kind.change("Added", f"o{next(self._numbers)}")
 
 
 @settings(max_examples=50)
@@ -138,7 +144,12 @@ def test_nothing_waits_for_ever(steps: Sequence[Step], lists_at_once: bool) -> N
         assert [binding for binding in alive(bench) if f"{binding}: Added last" not in heard] == []
 
     with tempfile.TemporaryDirectory() as root:
-        play(Path(root), HOOKS, live, lists_at_once=lists_at_once)
+        play(Path(root), HOOKS, live, lists_at_once=lists_at_once, prepare=define)
+
+
+def define(bench: Bench) -> None:
+    for binding in BINDINGS:
+        bench.kind(binding.capitalize()).define()
 
 
 def assert_each_life_begins_with_what_exists(bench: Bench) -> None:
@@ -154,7 +165,7 @@ def alive(bench: Bench) -> list[str]:
 
 def assert_at_rest(bench: Bench) -> None:
     assert bench.converged
-    enabled = {name for name in MODULES if bench.config_map.data.get(f"{name}Enabled", "true") == "true"}
+    enabled = {name for name in MODULES if bench.config_map.get(f"{name}Enabled", "true") == "true"}
     assert set(bench.registry.enabled) == set(bench.registry.alive) == enabled
     for name in MODULES:
         assert bench.registry.state(name).phase is (ModulePhase.READY if name in enabled else ModulePhase.DISABLED)

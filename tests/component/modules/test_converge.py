@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from addon_operator.helm.release import ReleaseFacts
 from addon_operator.modules.module import Module
 from tests.fakes.bench import Bench, play, write_hook
 
@@ -56,7 +55,7 @@ def test_a_module_that_is_out_of_sight_keeps_its_release(
     async def steps(bench: Bench) -> None:
         await bench.rest()
         harm(bench.root / "modules")
-        bench.releases.update({name: ReleaseFacts(name, 1, "deployed", owned=True) for name in releases})
+        bench.install(*releases)
         bench.converge_again()
         assert [task.split(":")[2] for task in await bench.rest() if task.startswith("ModulePurge")] == purged
 
@@ -75,6 +74,7 @@ def test_a_refused_configmap_is_accepted_when_the_schema_that_allows_it_is_read(
 
         # The edit comes first: the next converge looks again, and says the same only once.
         bench.edit(web="b: 1")
+        await bench.tick()
         assert ["web.b is a forbidden property" in message for message in bench.refused] == [True]
         assert await bench.rest() == []
         bench.converge_again()
@@ -88,6 +88,7 @@ def test_a_refused_configmap_is_accepted_when_the_schema_that_allows_it_is_read(
         # The schema comes first: the refusal leads to a converge.
         schema.write_text("{type: object, properties: {a: {}, b: {}, other: {}}}")
         bench.edit(web="other: 1")
+        await bench.tick()
         assert len(bench.refused) == 2
         await bench.rest()
         assert (len(bench.refused), bench.store.effective("web")) == (2, {"other": 1})

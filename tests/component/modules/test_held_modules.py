@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from addon_operator.helm.release import ReleaseFacts
+from addon_operator.errors import InputError
 from addon_operator.modules.registry import ModulePhase
 from addon_operator.values.layers import EnabledBy
 from tests.fakes.bench import Answer, Bench, play
@@ -48,7 +48,7 @@ def test_a_configmap_that_is_gone_uninstalls_nothing_and_its_return_brings_every
         assert not [task for task in tasks if task.startswith(("ModuleDelete", "ModulePurge"))]
         assert bench.registry.state("web").phase is ModulePhase.HELD
         assert bench.registry.held == {
-            "web": "ConfigMap was missing, which existed when the module was enabled",
+            "web": "ConfigMap ns/cm was missing, which existed when the module was enabled",
         }
         assert bench.registry.enabled == ("base",), "the converge goes on with what the files say"
         assert 'module_held{module="web"} 1' in bench.metrics.render().decode()
@@ -105,7 +105,7 @@ def test_a_held_module_is_removed_when_somebody_says_so(tmp_path: Path, says: st
                 bench.converge_again()
             case "person":
                 with capture_logs() as lines:
-                    bench.events.removals_confirmed(["web"])
+                    bench.operator.inspector.confirm_removals(["web"])
                     await bench.rest()
                 assert any("confirmed" in line["event"] and line["module"] == "web" for line in lines)
         await bench.rest()
@@ -122,9 +122,7 @@ def test_a_held_module_whose_directory_was_a_broken_link_for_a_while_is_still_he
     async def steps(bench: Bench) -> None:
         await bench.rest()
         await enabled_by_config_map(bench)
-        bench.releases["web"] = ReleaseFacts(
-            "web", 1, "deployed", owned=True, enabled_by=EnabledBy({"ConfigMap": True}, "u1")
-        )
+        bench.install("web", enabled_by=EnabledBy({"ConfigMap": True}, bench.config_map_uid))
         bench.delete_config_map()
         await bench.rest()
         bench.edit(web="a: 1")
@@ -149,12 +147,20 @@ def test_a_confirmation_of_what_is_not_held_any_more_removes_nothing(tmp_path: P
     async def steps(bench: Bench) -> None:
         await bench.rest()
         await enabled_by_config_map(bench)
-        bench.events.removals_confirmed(["web", "nobody"])
-        await bench.rest()
-        bench.edit(webEnabled=None)
+        with pytest.raises(InputError, match="not held: nobody, web"):
+            bench.operator.inspector.confirm_removals(["web", "nobody"])
         bench.delete_config_map()
         await bench.rest()
         assert bench.registry.held.keys() == {"web"}
+        # The ConfigMap is back before the converge that the confirmation leads to.
+        bench.edit(webEnabled="true")
+        bench.operator.inspector.confirm_removals(["web"])
+        await bench.rest()
+        assert bench.registry.state("web").phase is ModulePhase.READY
+        bench.delete_config_map()
+        await bench.rest()
+        assert bench.registry.held.keys() == {"web"}
+        assert deletions(bench) == []
 
     play(tmp_path, HOOKS, steps)
 
@@ -172,22 +178,17 @@ def test_a_start_without_the_configmap_holds_what_is_installed_and_keeps_it_in_m
         assert bench.registry.held.keys() == {"web"}
 
     def prepare(bench: Bench) -> None:
-        bench.config_map.exists = False
         take_flags_out(bench, "web")
-        bench.read_modules()
-        bench.releases["web"] = ReleaseFacts(
-            "web", 1, "deployed", owned=True, enabled_by=EnabledBy({"ConfigMap": True}, "u1")
-        )
+        bench.install("web", enabled_by=EnabledBy({"ConfigMap": True}, bench.config_map_uid))
+        bench.delete_config_map()
 
     play(tmp_path, HOOKS, steps, prepare=prepare)
 
 
-@pytest.mark.parametrize("noted", ["u1", "u0"], ids=["edited", "replaced"])
+@pytest.mark.parametrize("replaced", [False, True], ids=["edited", "replaced"])
 def test_a_configmap_edited_while_the_operator_was_stopped_decides_and_another_one_does_not(
-    tmp_path: Path, noted: str
+    tmp_path: Path, replaced: bool
 ) -> None:
-    replaced = noted != "u1"
-
     async def steps(bench: Bench) -> None:
         await bench.rest()
         assert bench.registry.held.keys() == ({"web"} if replaced else set())
@@ -200,9 +201,9 @@ def test_a_configmap_edited_while_the_operator_was_stopped_decides_and_another_o
 
     def prepare(bench: Bench) -> None:
         take_flags_out(bench, "web")
-        bench.read_modules()
-        by = EnabledBy({"ConfigMap": True}, noted)
-        bench.releases["web"] = ReleaseFacts("web", 1, "deployed", owned=True, enabled_by=by)
+        bench.install("web", enabled_by=EnabledBy({"ConfigMap": True}, bench.config_map_uid))
+        if replaced:
+            bench.replace_config_map()
 
     play(tmp_path, HOOKS, steps, prepare=prepare)
 
@@ -211,8 +212,7 @@ def test_a_configmap_that_is_replaced_by_the_same_decides_like_the_former(tmp_pa
     async def steps(bench: Bench) -> None:
         await bench.rest()
         await enabled_by_config_map(bench)
-        bench.config_map.uid = "u2"
-        bench.edit()
+        bench.replace_config_map()
         await bench.rest()
         bench.edit(webEnabled=None)
         await bench.rest()
@@ -228,7 +228,7 @@ def test_directories_of_many_modules_that_vanish_at_once_purge_nothing(tmp_path:
     async def steps(bench: Bench) -> None:
         await bench.rest()
         for number in range(4):
-            bench.releases[f"m{number}"] = ReleaseFacts(f"m{number}", 1, "deployed", owned=True)
+            bench.install(f"m{number}")
             shutil.rmtree(bench.root / f"modules/m{number}")
         bench.converge_again()
         tasks = await bench.rest()
@@ -237,12 +237,12 @@ def test_directories_of_many_modules_that_vanish_at_once_purge_nothing(tmp_path:
 
         # Some are uninstalled by hand, so that fewer than the limit are left: those are still held.
         for number in range(3):
-            del bench.releases[f"m{number}"]
+            bench.uninstall(f"m{number}")
         bench.converge_again()
         await bench.rest()
         assert list(bench.registry.held) == ["m3"]
 
-        bench.events.removals_confirmed(["m3"])
+        bench.operator.inspector.confirm_removals(["m3"])
         purged = [task for task in await bench.rest() if task.startswith("ModulePurge")]
         assert [task.split(":")[2] for task in purged] == ["m3"]
 
@@ -256,7 +256,7 @@ def test_a_false_in_the_configmap_lets_a_held_release_without_a_directory_go(tmp
         await bench.rest()
         bench.edit(m1Enabled="true")
         for number in range(4):
-            bench.releases[f"m{number}"] = ReleaseFacts(f"m{number}", 1, "deployed", owned=True)
+            bench.install(f"m{number}")
             shutil.rmtree(bench.root / f"modules/m{number}")
         bench.converge_again()
         await bench.rest()
@@ -276,17 +276,17 @@ def test_a_module_directory_that_goes_away_in_the_middle_of_its_run_leads_to_a_c
 ) -> None:
     async def steps(bench: Bench) -> None:
         await bench.rest()
-        bench.releases["web"] = ReleaseFacts("web", 1, "deployed", owned=True)
-        bench.engine.answers["web/x"] = [Answer(lasts_s=20)]
+        bench.install("web")
+        bench.hooks.answers["web/x"] = [Answer(lasts_s=20)]
         bench.runs()
         if binding == "beforeHelm":
             bench.converge_again()
         else:
             bench.edit(webEnabled="false")
-        while ("web/x", binding) not in bench.engine.runs:
+        while ("web/x", binding) not in bench.hooks.runs:
             await bench.tick()
         shutil.rmtree(bench.root / "modules/web")
-        bench.engine.failing.add("web/x")
+        bench.hooks.failing.add("web/x")
         tasks = await bench.rest()
         assert [task for task in tasks if task.startswith("ModulePurge:main:web")]
         assert not [task for task in tasks if "failures 2" in task]

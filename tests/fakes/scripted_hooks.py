@@ -1,0 +1,89 @@
+"""Hooks whose files hold their configuration, and whose runs do what a test says, or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+
+from addon_operator.documents import jsondoc, yamldoc
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
+from addon_operator.hooks.call import ENABLED_SCRIPT
+from addon_operator.kube.refs import metadata_of
+from tests.fakes.hook_transport import HookRun, print_file
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Answer:
+    """What one run of a hook does; it takes `lasts_s`.
+
+    Attributes:
+        values: operations of its values patch.
+        config: operations of its config patch.
+        lasts_s: how long it takes.
+        fails: it ends with an error.
+        breaks: the operator itself has a bug.
+    """
+
+    values: tuple[JsonObject, ...] = ()
+    config: tuple[JsonObject, ...] = ()
+    lasts_s: float = 0.0
+    fails: bool = False
+    breaks: bool = False
+
+
+class ScriptedHooks:
+    """What `FakeHookTransport` calls; hooks are named `global/name` or `module/name`.
+
+    Attributes:
+        runs: hook and the contexts that it was shown, as `binding`, `binding: type` or `binding: event object`.
+        answers: hook -> what its next runs do.
+        failing: hooks that fail in each run.
+        kinds: name of a `kubernetes` binding -> its kind, of all hooks that were asked for their configuration.
+    """
+
+    def __init__(self) -> None:
+        self.runs: list[tuple[str, str]] = []
+        self.answers: dict[str, list[Answer]] = {}
+        self.failing: set[str] = set()
+        self.kinds: dict[str, str] = {}
+
+    async def configure(self, run: HookRun) -> int:
+        """Prints the file."""
+        try:
+            config = yamldoc.load(run.path.read_text(), str(run.path)).value
+        except yamldoc.YamlError:
+            config = {}
+        bindings = config.get("kubernetes") if isinstance(config, dict) else None
+        for binding in bindings if isinstance(bindings, list) else ():
+            assert isinstance(binding, dict)
+            self.kinds[str(binding["name"])] = str(binding["kind"])
+        return await print_file(run)
+
+    async def run(self, run: HookRun) -> int:
+        """Does what the next answer says; an `enabled` script says what is in its file."""
+        if run.hook.name == ENABLED_SCRIPT:
+            run.write("MODULE_ENABLED_RESULT", run.path.read_bytes())
+            return 0
+        name = f"{run.hook.module or 'global'}/{run.hook.name.removeprefix('hooks/')}"
+        self.runs.append((name, ", ".join(map(_title, run.contexts()))))
+        answer = self.answers.get(name, []).pop(0) if self.answers.get(name) else Answer()
+        await asyncio.sleep(answer.lasts_s)
+        if answer.breaks:
+            raise RuntimeError("a bug")
+        if answer.fails or name in self.failing:
+            return 1
+        run.write("VALUES_JSON_PATCH_PATH", _patch(answer.values))
+        run.write("CONFIG_VALUES_JSON_PATCH_PATH", _patch(answer.config))
+        run.write("ADMISSION_RESPONSE_PATH", b'{"allowed": true}')
+        return 0
+
+
+def _patch(operations: tuple[JsonObject, ...]) -> bytes:
+    listed: list[JsonValue] = [*operations]
+    return jsondoc.dumps(listed)
+
+
+def _title(shown: JsonObject) -> str:
+    document, event = shown.get("object"), shown.get("watchEvent")
+    name = f" {metadata_of(document)['name']}" if isinstance(document, dict) else ""
+    return f"{shown['binding']}" + (f": {event}{name}" if event else f": {shown['type']}" if "type" in shown else "")
