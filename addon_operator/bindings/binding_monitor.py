@@ -133,7 +133,7 @@ class BindingMonitor:
     @property
     def is_awaited(self) -> bool:
         """Whether others wait for its Synchronization, and it can come."""
-        can_come = self.gate.state != "closed" or self.monitor.blocked_reason is None
+        can_come = not self.gate.drops or self.monitor.blocked_reason is None
         return self.binding.wait_for_synchronization and self.gate.state != "open" and can_come
 
     @property
@@ -159,7 +159,7 @@ class BindingMonitor:
 
     def on_event(self, event: WatchEvent, about: ObjectKey, document: bytes, filter_result: bytes | None, /) -> None:
         """Lets an event that the binding asks for through its gate, or holds it back."""
-        if self.gate.state == "closed" or event not in self.binding.events:
+        if self.gate.drops or event not in self.binding.events:
             return
         context = ObjectEvent(
             self.binding, event, document, filter_result, kind=about.kind, namespace=about.namespace, name=about.name

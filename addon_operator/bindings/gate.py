@@ -15,14 +15,20 @@ class Gate:
     """Lets the events of one binding through, holds them back, or drops them.
 
     Attributes:
-        state: `closed` before the Synchronization is asked for: what happens only concerns the snapshot; `held` until
-            that run is over: events wait in order; then `open`.
+        state: `closed` before the Synchronization is asked for, `due` when it is asked for and nothing can be listed
+            yet: what happens only concerns the snapshot; `held` until that run is over: events wait in order; then
+            `open`.
     """
 
     def __init__(self) -> None:
-        self.state: Literal["closed", "held", "open"] = "closed"
+        self.state: Literal["closed", "due", "held", "open"] = "closed"
         self._held: list[Context] = []
         self._most_held = MOST_CONTEXTS
+
+    @property
+    def drops(self) -> bool:
+        """Whether what happens only concerns the snapshot."""
+        return self.state in {"closed", "due"}
 
     def hold(self, event: ObjectEvent) -> None:
         """Holds an event back; many of them are compacted object by object."""

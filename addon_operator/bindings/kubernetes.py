@@ -120,9 +120,10 @@ class BindingMonitors:
             if binding.would_show_empty_snapshot:
                 raise KubeError(f"{binding.title}: {binding.monitor.blocked_reason}", status=0, reason="Blocked")
         for binding in bindings:
-            if binding.gate.state == "closed" and binding.monitor.listed:
+            if binding.gate.drops and binding.monitor.listed:
                 binding.gate.state = "held"
-            elif binding.gate.state == "closed":
+            elif binding.gate.drops:
+                binding.gate.state = "due"
                 self._synchronize_later(binding)
         # Perhaps none of them is waited for.
         self._note_progress()
@@ -201,8 +202,9 @@ class BindingMonitors:
 
     async def _listed_late(self, binding: BindingMonitor) -> None:
         await binding.monitor.wait_listed()
-        # One that is asked for in the meantime has its Synchronization in the usual way; one that was stopped, never.
-        ready = binding.gate.state == "closed" and binding.monitor.listed and binding in self._all()
+        # One that is asked for in the meantime has its Synchronization in the usual way, one that was closed when it is
+        # asked for again (after onStartup, if its module begins a new life), one that was stopped never.
+        ready = binding.gate.state == "due" and binding.monitor.listed and binding in self._all()
         if ready and self._on_listed(binding.hook, Synchronization(binding.binding)):
             binding.gate.state = "held"
 

@@ -392,6 +392,26 @@ def test_what_could_not_be_deleted_begins_a_new_life_when_it_is_enabled_again(
     assert bench.hooks.runs == [STARTUP, SYNCHRONIZATION, BEFORE_HELM, ("alpha/x", "pods: Added b")]
 
 
+def test_a_new_life_begins_with_on_startup_although_a_kind_comes_before_it(play: Play) -> None:
+    async def steps(bench: Bench) -> None:
+        await bench.rest()
+        bench.hooks.failing.add("alpha/x")
+        bench.edit(alphaEnabled="false")
+        await asyncio.sleep(20)
+        bench.edit(alphaEnabled=None)
+        await bench.tick()
+        assert bench.registry.state("alpha").error == "hook hooks/x of module alpha: run ended with exit code 1"
+        bench.runs()
+        bench["widgets"].answer()
+        await bench.tick()
+        assert bench.runs() == []
+        bench.hooks.failing.clear()
+        await bench.rest()
+
+    bench = play({"alpha/x": f"{STAGES}{SEE_WIDGETS}"}, steps)
+    assert bench.hooks.runs == [STARTUP, ("alpha/x", "widgets: Synchronization"), BEFORE_HELM]
+
+
 class Window:
     """Two modules are disabled; the delete of `beta` fails, so that of `alpha` does not begin before it is back."""
 

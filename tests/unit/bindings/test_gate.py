@@ -20,6 +20,14 @@ def test_a_new_gate_is_closed_and_holds_nothing() -> None:
     assert (Gate().state, Gate().open()) == ("closed", ())
 
 
+def test_what_happens_before_the_synchronization_is_dropped() -> None:
+    gate = Gate()
+    dropped = [gate.drops]
+    for gate.state in ("due", "held", "open"):
+        dropped.append(gate.drops)
+    assert dropped == [True, True, False, False]
+
+
 def test_opening_opens() -> None:
     gate = Gate()
     gate.open()
