@@ -70,7 +70,7 @@ def test_edits_while_nothing_runs(cluster: DevCluster, tmp_path: Path) -> None:
             assert since(made, before)() == list(runs), edit
 
         made.start_ready()
-        assert "ConfigMap does not exist: the values of the files are in force" in made.text()
+        assert "ConfigMap does not exist: the values of the files apply" in made.text()
         assert made.runs() == ["around beforeAll", "alpha beforeHelm", "beta beforeHelm", "around afterAll"]
 
         # It comes to be later. A section of an enabled module: that module.
