@@ -160,8 +160,7 @@ async def build(settings: Settings, edges: Edges, metrics: Metrics) -> Operator:
     monitors = BindingMonitors(
         Monitors(client, client.discover, on_watch_error=metrics.kube.watch_failed, run_jq=edges.run_jq),
         metrics.bindings,
-        on_event=events.object_changed,
-        on_listed=events.listed_late,
+        events=events,
         warn=recorder.warn,
     )
     hooks = HookRuns(
@@ -200,7 +199,7 @@ async def build(settings: Settings, edges: Edges, metrics: Metrics) -> Operator:
     )
     bindings = HookBindings(
         monitors=monitors,
-        schedules=ScheduleBindings(schedules, on_tick=events.ticked),
+        schedules=ScheduleBindings(schedules, events=events),
         webhooks=WebhookBindings(webhooks),
     )
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
 from addon_operator.bindings.gate import Gate
 from addon_operator.hooks.config.model import Kubernetes
-from addon_operator.hooks.context import ObjectEvent
+from addon_operator.hooks.context import ObjectEvent, Synchronization
 from addon_operator.hooks.hook import Hook
 from addon_operator.kube.events import Warn
 from addon_operator.kube.informers.monitor import MonitorHandler, WatchSpec
@@ -22,8 +22,6 @@ from addon_operator.logs import get_logger
 from addon_operator.metrics.bindings import BindingLabels, BindingMetrics
 
 _log = get_logger("hook")
-
-OnEvent: TypeAlias = Callable[[Hook, ObjectEvent], None]
 
 _WARN_EVERY_S: Final = 60.0
 
@@ -77,6 +75,16 @@ class ObjectMonitors(Protocol):
         """
 
 
+class BindingEvents(Protocol):
+    """Who acts on what bindings see; must not block."""
+
+    def object_changed(self, hook: Hook, event: ObjectEvent) -> None:
+        """An event has passed the gate."""
+
+    def synchronization_due(self, hook: Hook, context: Synchronization) -> bool:
+        """A binding that nobody waited for can have its Synchronization after all; returns whether it has it."""
+
+
 class BindingMonitor:
     """One binding, from its monitor to the events that reach the hook.
 
@@ -96,7 +104,7 @@ class BindingMonitor:
         *,
         monitors: ObjectMonitors,
         metrics: BindingMetrics,
-        on_event: OnEvent,
+        events: BindingEvents,
         on_status: Callable[[], None],
         warn: Warn,
     ) -> None:
@@ -108,7 +116,7 @@ class BindingMonitor:
             place: of the binding among those of the hook.
             monitors: what watches.
             metrics: of bindings.
-            on_event: receives events that have passed the gate; must not block.
+            events: receives what has passed the gate.
             on_status: called when it can watch or cannot watch any more.
             warn: writes a Kubernetes Event: object, reason, message.
         """
@@ -121,7 +129,7 @@ class BindingMonitor:
             "hook": hook.id.name, "module": hook.id.module, "binding": binding.name, "field": f"{key}[{place}]",
         }  # fmt: skip
         self._metrics = metrics
-        self._on_event, self._on_status, self._warn = on_event, on_status, warn
+        self._events, self._on_status, self._warn = events, on_status, warn
         self._warned_at = -_WARN_EVERY_S
         self.monitor = monitors.start(_spec(binding), self, title=self.title)
 
@@ -198,7 +206,7 @@ class BindingMonitor:
 
     def _pass(self, event: ObjectEvent) -> None:
         began = time.monotonic()
-        self._on_event(self.hook, event)
+        self._events.object_changed(self.hook, event)
         self._metrics.event_handled(self.labels, time.monotonic() - began)
 
 

@@ -8,10 +8,10 @@ by the dispatcher, which makes tasks of the events. Source: contract.md 2.3, 3.1
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
-from addon_operator.bindings.binding_monitor import BindingMonitor, ObjectMonitors, OnEvent
+from addon_operator.bindings.binding_monitor import BindingEvents, BindingMonitor, ObjectMonitors
 from addon_operator.errors import KubeError
 from addon_operator.hooks.call import HookId
 from addon_operator.hooks.config.model import Kubernetes
@@ -20,8 +20,6 @@ from addon_operator.hooks.hook import Hook
 from addon_operator.kube.events import Warn
 from addon_operator.kube.informers.store import Item
 from addon_operator.metrics.bindings import BindingMetrics, SnapshotSize
-
-OnListed: TypeAlias = Callable[[Hook, Synchronization], bool]
 
 _LISTED_WITHIN_S: Final = 60.0
 
@@ -34,8 +32,7 @@ class BindingMonitors:
         monitors: ObjectMonitors,
         metrics: BindingMetrics,
         *,
-        on_event: OnEvent,
-        on_listed: OnListed,
+        events: BindingEvents,
         warn: Warn,
     ) -> None:
         """Prepares it; `run` has to run while monitors are in use.
@@ -43,14 +40,12 @@ class BindingMonitors:
         Args:
             monitors: what watches.
             metrics: of bindings.
-            on_event: receives events that have passed the gate; must not block.
-            on_listed: called when a binding that nobody waited for can have its Synchronization after all; returns
-                whether it has it.
+            events: receives what bindings see.
             warn: writes a Kubernetes Event: object, reason, message.
         """
         self._monitors = monitors
         self._metrics = metrics
-        self._on_event, self._on_listed, self._warn = on_event, on_listed, warn
+        self._events, self._warn = events, warn
         self._bindings: dict[HookId, tuple[BindingMonitor, ...]] = {}
         self._late: dict[BindingMonitor, asyncio.Task[None]] = {}
         self._progress = asyncio.Event()
@@ -70,7 +65,7 @@ class BindingMonitors:
         if hook.id not in self._bindings and hook.config.kubernetes:
             self._bindings[hook.id] = tuple(
                 BindingMonitor(
-                    hook, binding, place, monitors=self._monitors, metrics=self._metrics, on_event=self._on_event,
+                    hook, binding, place, monitors=self._monitors, metrics=self._metrics, events=self._events,
                     on_status=self._note_progress, warn=self._warn,
                 )
                 for place, binding in enumerate(hook.config.kubernetes)
@@ -205,7 +200,7 @@ class BindingMonitors:
         # One that is asked for in the meantime has its Synchronization in the usual way, one that was closed when it is
         # asked for again (after onStartup, if its module begins a new life), one that was stopped never.
         ready = binding.gate.state == "due" and binding.monitor.listed and binding in self._all()
-        if ready and self._on_listed(binding.hook, Synchronization(binding.binding)):
+        if ready and self._events.synchronization_due(binding.hook, Synchronization(binding.binding)):
             binding.gate.state = "held"
 
     def _note_progress(self) -> None:

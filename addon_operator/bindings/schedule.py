@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Protocol
 
 from addon_operator.hooks.config.model import Schedule
 from addon_operator.hooks.hook import Hook
@@ -15,25 +15,32 @@ from addon_operator.schedule.timer import Cron
 _log = get_logger("hook")
 
 
+class ScheduleEvents(Protocol):
+    """Who acts on ticks; must not block."""
+
+    def ticked(self, hook: Hook, schedule: Schedule) -> None:
+        """The time of a schedule has come."""
+
+
 class ScheduleBindings:
     """Starts and stops the timers of hooks."""
 
-    def __init__(self, cron: Cron, *, on_tick: Callable[[Hook, Schedule], None]) -> None:
+    def __init__(self, cron: Cron, *, events: ScheduleEvents) -> None:
         """Takes what it uses.
 
         Args:
             cron: the timers.
-            on_tick: called when the time of a schedule has come; must not block.
+            events: receives the ticks.
         """
         self._cron = cron
-        self._on_tick = on_tick
+        self._events = events
 
     def start(self, hook: Hook) -> None:
         """Starts the schedules of a hook; those that run already go on."""
         for place, schedule in enumerate(hook.config.schedules):
             crontab = Crontab.parse(schedule.crontab)
             following = crontab.after(datetime.now(UTC))
-            self._cron.add((hook.id, place), crontab, functools.partial(self._on_tick, hook, schedule))
+            self._cron.add((hook.id, place), crontab, functools.partial(self._events.ticked, hook, schedule))
             _log.info(
                 "schedule starts", hook=hook.id.name, module=hook.id.module, binding=schedule.name,
                 crontab=schedule.crontab, time_zone=crontab.zone_name,

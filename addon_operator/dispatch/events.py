@@ -101,7 +101,7 @@ class EventSink:
             with new_event():
                 self._queues.get(event.binding.queue).add_tail((routing.object_changed(hook, event),))
 
-    def listed_late(self, hook: Hook, context: Synchronization) -> bool:
+    def synchronization_due(self, hook: Hook, context: Synchronization) -> bool:
         """A binding that could not watch can have its Synchronization now; returns whether it has it."""
         if not self._serves(hook):
             return False

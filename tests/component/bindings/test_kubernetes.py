@@ -43,20 +43,20 @@ class Bench:
     def __init__(self, *, lists_at_once: bool = True) -> None:
         self.takes_late = True
         self.events: list[str] = []
+        self.whole: list[ObjectEvent] = []
         self.late: list[str] = []
         self.warned: list[tuple[ObjectKey, str, str]] = []
         self.metrics = Metrics()
         self.fakes = FakeMonitors(lists_at_once=lists_at_once)
-        self.monitors = BindingMonitors(
-            self.fakes, self.metrics.bindings, on_event=self._hear, on_listed=self._listed, warn=self._warn
-        )
+        self.monitors = BindingMonitors(self.fakes, self.metrics.bindings, events=self, warn=self._warn)
 
-    def _hear(self, hook: Hook, event: ObjectEvent) -> None:
+    def object_changed(self, hook: Hook, event: ObjectEvent) -> None:
         assert event.kind == "Pod"
         assert event.namespace == "ns"
+        self.whole.append(event)
         self.events.append(f"{event.binding.name}: {event.watch_event} {event.name}")
 
-    def _listed(self, hook: Hook, context: Synchronization) -> bool:
+    def synchronization_due(self, hook: Hook, context: Synchronization) -> bool:
         self.late.append(context.binding.name)
         return self.takes_late
 
@@ -175,23 +175,14 @@ def test_only_chosen_events_are_heard(wanted: tuple[WatchEvent, ...]) -> None:
 
 
 def test_an_event_carries_what_the_monitor_saw() -> None:
-    heard: list[ObjectEvent] = []
+    async def scenario(bench: Bench) -> None:
+        await bench.synchronize(hook(PODS))
+        bench.monitors.open(hook(PODS), [PODS])
+        bench["pods"].change("Modified", "a", b'"r"')
 
-    async def main() -> None:
-        fakes = FakeMonitors()
-        monitors = BindingMonitors(
-            fakes, Metrics().bindings, on_event=lambda _, event: heard.append(event), on_listed=lambda *_: True,
-            warn=lambda *_: None,
-        )  # fmt: skip
-        await monitors.synchronize([hook(PODS)])
-        monitors.open(hook(PODS), [PODS])
-        (monitor,) = fakes.started.values()
-        monitor.change("Modified", "a", b'"r"')
-
-    clock.run(main())
-    assert heard == [
+    assert play(scenario).whole == [
         ObjectEvent(PODS, "Modified", b'{"name":"a"}', b'"r"', kind="Pod", namespace="ns", name="a"),
-    ]  # fmt: skip
+    ]
 
 
 def test_a_flood_of_held_events_is_compacted_object_by_object() -> None:

@@ -103,13 +103,13 @@ RUN = "ModuleRun:main:on:ReloadAllModules"
             id="ticks that nobody had time for",
         ),
         pytest.param(
-            lambda events: events.listed_late(hook("on"), Synchronization(SIDE)),
+            lambda events: events.synchronization_due(hook("on"), Synchronization(SIDE)),
             {"main": [RUN], "side": ["ModuleHookRun:side:kubernetes:hooks/x:there:Kubernetes"]},
             id="late Synchronization, its own queue",
         ),
         pytest.param(
             # A run that waits for it must not be before it in the same queue.
-            lambda events: events.listed_late(hook("on"), Synchronization(MAIN)),
+            lambda events: events.synchronization_due(hook("on"), Synchronization(MAIN)),
             {"main": ["ModuleHookRun:main:kubernetes:hooks/x:here:Kubernetes", RUN]},
             id="late Synchronization, main",
         ),
@@ -124,7 +124,9 @@ def test_where_tasks_go(happen: Callable[[EventSink], object], expected: dict[st
     [
         pytest.param(lambda events: events.object_changed(hook("off"), event(MAIN)), id="event"),
         pytest.param(lambda events: events.ticked(hook("off"), HOURLY), id="tick"),
-        pytest.param(lambda events: events.listed_late(hook("off"), Synchronization(MAIN)), id="late Synchronization"),
+        pytest.param(
+            lambda events: events.synchronization_due(hook("off"), Synchronization(MAIN)), id="late Synchronization"
+        ),
     ],
 )
 def test_hooks_of_disabled_modules_are_not_run(happen: Callable[[EventSink], object]) -> None:
@@ -162,7 +164,7 @@ def test_a_crd_that_is_gone_is_brought_again(name: str, *, missed: bool, expecte
 @pytest.mark.parametrize(("module", "taken"), [("on", True), ("off", False)])
 def test_who_takes_a_late_synchronization(module: str, taken: bool) -> None:
     answers: list[bool] = []
-    queued(lambda events: answers.append(events.listed_late(hook(module), Synchronization(MAIN))))
+    queued(lambda events: answers.append(events.synchronization_due(hook(module), Synchronization(MAIN))))
     assert answers == [taken]
 
 
