@@ -13,6 +13,7 @@ from typing import Final
 
 from addon_operator.app.assembly import build
 from addon_operator.app.edges import Edges, OnHelmOperation
+from addon_operator.documents import yamldoc
 from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.helm.release import (
     ENABLED_BY_ANNOTATION,
@@ -42,7 +43,7 @@ from tests.fakes.scripted_hooks import Answer, ScriptedHooks
 from tests.fakes.webhook_caller import WebhookCaller
 from tests.fakes.webhook_listener import FakeWebhookListener
 
-__all__ = ["Answer", "Bench", "BoundKind", "hook_file", "play", "write_hook"]
+__all__ = ["Answer", "Bench", "BoundKind", "hook_file", "play", "write_hook", "write_template"]
 
 NAMESPACE: Final = "ns"
 _CONFIG_MAP: Final = "cm"
@@ -397,6 +398,14 @@ def write_hook(root: Path, name: str, config: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"configVersion: v1\n{config}")
     path.chmod(0o755)
+
+
+def write_template(root: Path, module: str, **data: JsonValue) -> None:
+    """Writes the only template of a module: a ConfigMap with the module's name."""
+    document: JsonObject = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": module}, "data": {**data}}
+    path = root / "modules" / module / "templates" / "configmap.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yamldoc.dump(document))
 
 
 def hook_file(root: Path, name: str) -> Path:
