@@ -72,7 +72,7 @@ class OperatorInspector:
         self._level_timer: asyncio.TimerHandle | None = None
 
     def notices(self) -> tuple[str, ...]:
-        """Says whether the API server is away, ConfigMap or files were refused, and which bindings cannot watch."""
+        """Returns whether the API server is away, ConfigMap or files were refused, and which bindings cannot watch."""
         refused, unread = self._config.error, self._registry.scan_error
         notes = [_unreachable(away)] if (away := self.api_server_away_since()) else []
         notes += [f"the ConfigMap is refused, former values are in force: {refused}"] if refused else []
@@ -81,7 +81,7 @@ class OperatorInspector:
         return (*notes, *self._monitors.problems())
 
     def api_server_away_since(self) -> datetime | None:
-        """Says since when the API server does not answer."""
+        """Returns since when the API server does not answer."""
         return self._reachability.away_since
 
     def _held_notices(self) -> list[str]:
@@ -94,7 +94,7 @@ class OperatorInspector:
         ]
 
     def held(self) -> Mapping[str, str]:
-        """Gives name -> reason."""
+        """Returns name -> reason."""
         return self._registry.held
 
     def confirm_removals(self, names: Sequence[str]) -> None:
@@ -123,11 +123,11 @@ class OperatorInspector:
         return tuple(sorted(hook.id.name for hook in self._registry.global_hooks.hooks))
 
     def global_values(self) -> JsonValue:
-        """Gives the effective global values."""
+        """Returns the effective global values."""
         return self._store.effective("global")
 
     def global_config(self) -> JsonValue:
-        """Gives the global section of the ConfigMap."""
+        """Returns the global section of the ConfigMap."""
         return self._store.config("global")
 
     def global_patches(self) -> tuple[JsonObject, ...]:
@@ -135,7 +135,7 @@ class OperatorInspector:
         return tuple(operation.as_json() for operation in self._store.patches("global"))
 
     def global_snapshots(self) -> JsonObject:
-        """Gives hook -> binding -> items."""
+        """Returns hook -> binding -> items."""
         return self._snapshots(self._registry.global_hooks)
 
     def modules(self) -> tuple[ModuleView, ...]:
@@ -144,19 +144,19 @@ class OperatorInspector:
         return tuple(self._view(module, failing) for module in self._registry.modules)
 
     def module_values(self, name: str, *, with_global: bool) -> JsonObject:
-        """Gives the effective values of a module."""
+        """Returns the effective values of a module."""
         key = self._registry.get(name).key
         values: JsonObject = {"global": self._store.effective("global")} if with_global else {}
         return values | {key: self._store.effective(key)}
 
     def module_config(self, name: str, *, with_global: bool) -> JsonObject:
-        """Gives the ConfigMap's section of a module."""
+        """Returns the ConfigMap's section of a module."""
         key = self._registry.get(name).key
         values: JsonObject = {"global": self._store.config("global")} if with_global else {}
         return values | {key: self._store.config(key)}
 
     def module_origins(self, name: str, *, with_global: bool) -> Mapping[str, str]:
-        """Says where each leaf of the module's values came from."""
+        """Returns where each leaf of the module's values came from."""
         keys = [*(["global"] if with_global else []), self._registry.get(name).key]
         return {f"/{key}{pointer}": str(origin) for key in keys for pointer, origin in self._store.origins(key).items()}
 
@@ -165,7 +165,7 @@ class OperatorInspector:
         return tuple(operation.as_json() for operation in self._store.patches(self._registry.get(name).key))
 
     def module_snapshots(self, name: str) -> JsonObject:
-        """Gives hook -> binding -> items."""
+        """Returns hook -> binding -> items."""
         self._registry.get(name)
         return self._snapshots(self._registry.state(name).hooks or LoadedHooks())
 
@@ -199,7 +199,7 @@ class OperatorInspector:
         )
 
     def resource_monitor(self) -> Mapping[str, tuple[str, ...] | None]:
-        """Gives enabled module -> watched objects."""
+        """Returns enabled module -> watched objects."""
         return {name: self._deployment.watched(name) for name in self._registry.enabled}
 
     def parameters(self) -> tuple[ParameterView, ...]:
@@ -218,15 +218,15 @@ class OperatorInspector:
         """
         if name != LOG_LEVEL:
             raise InputError(f"no parameter {name}; there is {LOG_LEVEL}")
-        chosen: logs.LogLevel
+        level: logs.LogLevel
         match value:
             case "debug" | "info" | "warning" | "error":
-                chosen = value
+                level = value
             case _:
                 raise InputError(f"{value!r} is not a log level; choose one of {', '.join(logs.LEVELS)}")
         before = self._level_before or logs.level()
         self._forget_timer()
-        logs.set_level(chosen)
+        logs.set_level(level)
         if duration_s is not None:
             self._level_before = before
             self._level_timer = asyncio.get_running_loop().call_later(duration_s, self._restore_level, before)
@@ -241,7 +241,7 @@ class OperatorInspector:
         self._level_timer = self._level_before = None
 
     def _failing_hooks(self) -> Mapping[str, str]:
-        """Gives module -> which of its hooks a queue tries again, and why."""
+        """Returns module -> which of its hooks a queue tries again, and why."""
         failing = ((queue.name, queue.failing) for queue in self._queues.all())
         tried_again = [(name, *found) for name, found in failing if found]
         return {
@@ -269,7 +269,7 @@ class OperatorInspector:
         )
 
     def _waits_for(self, state: ModuleState) -> str:
-        """Says which Synchronizations hold the module up; empty if none."""
+        """Returns which Synchronizations the module waits for; empty if none."""
         if state.phase is not ModulePhase.SYNCHRONIZATION or state.hooks is None:
             return ""
         outstanding = self._monitors.outstanding(hook.id for hook in state.hooks.hooks)

@@ -26,7 +26,7 @@ class ScheduleBindings:
     """Starts and stops the timers of hooks."""
 
     def __init__(self, cron: Cron, *, events: ScheduleEvents) -> None:
-        """Takes what it uses.
+        """Takes its dependencies.
 
         Args:
             cron: the timers.

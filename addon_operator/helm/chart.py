@@ -76,12 +76,12 @@ class ChartReader:
         if known != digest:
             traits = _scan(module_dir, None)
             self._traits[module_dir] = (digest, traits)
-        given = jsondoc.dumps(values)
-        if traits.expands and b"{{" in given:
-            traits = _scan(module_dir, given.decode())
-        if _HOOK not in given:
+        text = jsondoc.dumps(values)
+        if traits.expands and b"{{" in text:
+            traits = _scan(module_dir, text.decode())
+        if _HOOK not in text:
             return traits
-        installs = traits.has_install_hooks or _INSTALLS.search(given) is not None
+        installs = traits.has_install_hooks or _INSTALLS.search(text) is not None
         return dataclasses.replace(traits, has_hooks=True, has_install_hooks=installs)
 
     def without_disallowed(self, module_dir: Path, digest: str, values: JsonObject) -> JsonObject:

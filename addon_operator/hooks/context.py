@@ -169,7 +169,7 @@ class _Writer:
         yield b"}"
 
     def _fields(self, context: Context) -> tuple[JsonObject, Iterable[bytes]]:
-        """Gives the small fields of a context, and the text of those that hold objects."""
+        """Returns the small fields of a context, and the text of those that hold objects."""
         name: JsonObject = {"binding": binding_name(context)}
         if self._config.version == "v0":
             return name | _v0(context), ()
@@ -218,7 +218,7 @@ class _Writer:
         return [b"[", *pieces[1:], b"]"] if pieces else [b"[]"]
 
     def _pieces(self, binding: Kubernetes) -> list[bytes]:
-        """Gives the items of a binding, a comma before each."""
+        """Returns the items of a binding, a comma before each."""
         place = next((at for at, other in enumerate(self._config.kubernetes) if other == binding), None)
         if place is None:  # the hook has changed since this run was queued
             return []

@@ -111,7 +111,7 @@ class KubeClient:
     """
 
     def __init__(self, api: ApiServer) -> None:
-        """Takes what it uses; sends nothing yet."""
+        """Takes its dependencies; sends nothing yet."""
         self.api = api
         self.history = History()
 

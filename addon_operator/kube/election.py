@@ -70,7 +70,7 @@ class Election:
         on_wait: Callable[[str], None],
         timing: Timing = Timing(),
     ) -> None:
-        """Takes what it uses; nothing is sent yet.
+        """Takes its dependencies; nothing is sent yet.
 
         Args:
             client: the connection; its limit must not hold up renewals.

@@ -51,7 +51,7 @@ class Target:
     name: str
 
     def __str__(self) -> str:
-        """Gives `ns/Kind/name`, without what is not known."""
+        """Returns `ns/Kind/name`, without what is not known."""
         return "/".join(part for part in (self.namespace, self.kind, self.name) if part)
 
 

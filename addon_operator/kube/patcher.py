@@ -58,7 +58,7 @@ class ObjectPatcher:
         on_delete_refused: Callable[[ObjectKey], None] = lambda _key: None,
         run_jq: jq.Run = jq.run,
     ) -> None:
-        """Takes what it uses; sends nothing yet.
+        """Takes its dependencies; sends nothing yet.
 
         Args:
             client: the connection.

@@ -37,7 +37,7 @@ class CrdInstaller:
         filter_prefixes: Sequence[str],
         on_installed: Callable[[Sequence[str]], Awaitable[None]],
     ) -> None:
-        """Takes what it uses.
+        """Takes its dependencies.
 
         Args:
             client: the API server.

@@ -23,7 +23,7 @@ class EnableFlags:
     """What the flags say about modules, without asking scripts."""
 
     def __init__(self, registry: ModuleRegistry, store: ValuesStore, *, config_map: str) -> None:
-        """Takes what it uses; `config_map` is `namespace/name` of the ConfigMap, as places of flags name it."""
+        """Takes its dependencies; `config_map` is `namespace/name` of the ConfigMap, as places of flags name it."""
         self._registry = registry
         self._store = store
         self._config_map = config_map
@@ -88,7 +88,7 @@ class Enablement:
         return self._flags.enabled(self._config.in_force)
 
     async def evaluate_all(self) -> Mapping[str, Verdict]:
-        """Gives a verdict for every module.
+        """Returns a verdict for every module.
 
         Raises:
             HookError: a script failed; the message names module and script.

@@ -87,7 +87,7 @@ class Crontab:
         return cls(text, str(zone), zone, _checked_fields(rest))
 
     def after(self, moment: datetime) -> datetime | None:
-        """Answers the first tick after an aware moment, in the crontab's zone; None if there is none in 50 years.
+        """Returns the first tick after an aware moment, in the crontab's zone; None if there is none in 50 years.
 
         A tick of `@every` is the moment plus the interval, at a full second, as if counting began at the moment.
         Datetimes of one zone compare by the wall clock: to compare ticks, convert them to UTC.
@@ -110,7 +110,7 @@ class Crontab:
         return found
 
     def _search(self, moment: datetime, wall: datetime) -> datetime | None:
-        """Answers the first tick after a moment, among those whose local time is after `wall`."""
+        """Returns the first tick after a moment, among those whose local time is after `wall`."""
         while fitting := self._next_wall(wall):
             change = self._change_at(fitting)
             if change is None:
@@ -153,7 +153,7 @@ class Crontab:
         return (first, second) if self._is_hourly() else (first,)
 
     def _change_at(self, wall: datetime) -> _Change | None:
-        """Answers the change of the clocks that makes a local time absent or ambiguous; None for most."""
+        """Returns the change of the clocks that makes a local time absent or ambiguous; None for most."""
         early, late = sorted((self._instant(wall), self._instant(wall, fold=1)))
         if early == late:
             return None
@@ -180,7 +180,7 @@ class _Change:
 def local_zone(
     environment: Mapping[str, str] = os.environ, localtime: Path = Path("/etc/localtime")
 ) -> zoneinfo.ZoneInfo:
-    """Answers the time zone of this process: that of TZ, else that of /etc/localtime.
+    """Returns the time zone of this process: that of TZ, else that of /etc/localtime.
 
     TZ is a name such as Europe/Berlin, or a file. What cannot be read is UTC, as for programs in Go.
     """
@@ -248,7 +248,7 @@ def _number(name: str) -> str:
 
 
 def _expanded(fields: str) -> list[list[int | str]]:
-    """Answers the values of each field, `["*"]` for all: minute, hour, day, month, weekday, second."""
+    """Returns the values of each field, `["*"]` for all: minute, hour, day, month, weekday, second."""
     from croniter import croniter  # noqa: PLC0415 -- 60 ms that most starts do not need
 
     try:

@@ -99,7 +99,7 @@ class Schedule:
     section: ClassVar[str] = "schedule"
 
     def config(self) -> JsonObject:
-        """Answers the binding as the configuration has it."""
+        """Returns the binding as the configuration has it."""
         return _filled(
             name=self.name,
             crontab=self.crontab,
@@ -154,7 +154,7 @@ class Kubernetes:
     section: ClassVar[str] = "kubernetes"
 
     def config(self) -> JsonObject:
-        """Answers the binding as the configuration has it."""
+        """Returns the binding as the configuration has it."""
         found = _filled(
             name=self.name,
             apiVersion=self.api_version,
@@ -197,7 +197,7 @@ class Rule:
     scope: str = "*"
 
     def config(self) -> JsonObject:
-        """Answers the rule as the configuration has it."""
+        """Returns the rule as the configuration has it."""
         return _filled(
             apiGroups=self.api_groups,
             apiVersions=self.api_versions,
@@ -237,7 +237,7 @@ class Admission:
     section: ClassVar[str]
 
     def config(self) -> JsonObject:
-        """Answers the binding as the configuration has it."""
+        """Returns the binding as the configuration has it."""
         conditions = self.match_conditions or {}
         return _filled(
             name=self.name,
@@ -287,7 +287,7 @@ class Conversion:
     section: ClassVar[str] = "kubernetesCustomResourceConversion"
 
     def config(self) -> JsonObject:
-        """Answers the binding as the configuration has it."""
+        """Returns the binding as the configuration has it."""
         return _filled(
             name=self.name,
             crdName=self.crd,
@@ -313,7 +313,7 @@ class Settings:
     burst: int | None = None
 
     def config(self) -> JsonObject:
-        """Answers the settings as the configuration has them."""
+        """Returns the settings as the configuration has them."""
         return _filled(timeout=self.timeout, executionMinInterval=self.min_interval, executionBurst=self.burst)
 
 
@@ -321,7 +321,7 @@ Binding: TypeAlias = Lifecycle | Schedule | Kubernetes | Admission | Conversion
 
 
 def configuration(bindings: Sequence[Binding], settings: Settings | None = None) -> JsonObject:
-    """Answers what a hook with these bindings prints on `--config`.
+    """Returns what a hook with these bindings prints on `--config`.
 
     Raises:
         ValueError: there is none, or two of the same point.

@@ -42,7 +42,7 @@ class Item:
         return expect(metadata["namespace"], str, "/metadata/namespace") if "namespace" in metadata else None
 
     def expect(self, path: Path, kind: type[T]) -> T:
-        """Answers what is somewhere in the object, known to be of one type.
+        """Returns what is somewhere in the object, known to be of one type.
 
         Raises:
             KeyError: nothing is there.

@@ -77,7 +77,7 @@ class Context:
         return re.sub("[A-Z]", lambda upper: f"-{upper[0].lower()}", keys[0]) if keys else None
 
     def results(self, *, failed: bool = False) -> dict[str, str]:
-        """Answers what belongs into the result files, by variable; files without a change are left out.
+        """Returns what belongs into the result files, by variable; files without a change are left out.
 
         Args:
             failed: leaves out all but changes to objects, of which the operator makes those with `ignore_hook_error`.
@@ -101,7 +101,7 @@ class Context:
         return document
 
     def _copy(self, variable: str) -> JsonValue:
-        """Answers a document whose maps can be changed without changing what `_read` keeps."""
+        """Returns a document whose maps can be changed without changing what `_read` keeps."""
         document = self._read(variable)
         return dict(document) if isinstance(document, dict) else document
 
@@ -134,7 +134,7 @@ class Hook:
             self.run(os.environ)
 
     def config(self) -> JsonObject:
-        """Answers what `--config` prints."""
+        """Returns what `--config` prints."""
         return self._config
 
     def run(self, environment: Mapping[str, str]) -> None:

@@ -28,7 +28,7 @@ _INDEX = re.compile(r"0|[1-9][0-9]*")
 
 
 def plain(value: JsonInput) -> JsonValue:
-    """Answers an independent copy that is made of JSON types only.
+    """Returns an independent copy that is made of JSON types only.
 
     Raises:
         TypeError, ValueError: it cannot be written as JSON.
@@ -77,12 +77,12 @@ def pointer(keys: Sequence[str]) -> str:
 
 
 def index(key: str, limit: int) -> int | None:
-    """Answers which item of a list below `limit` a key means; None if it means none."""
+    """Returns which item of a list below `limit` a key means; None if it means none."""
     return int(key) if _INDEX.fullmatch(key) and int(key) < limit else None
 
 
 def find(document: JsonValue, keys: Sequence[str]) -> JsonValue:
-    """Answers what the keys lead to.
+    """Returns what the keys lead to.
 
     Raises:
         KeyError: they lead nowhere; names the path.
@@ -100,7 +100,7 @@ def find(document: JsonValue, keys: Sequence[str]) -> JsonValue:
 
 
 def expect(value: JsonValue, kind: type[T], where: str) -> T:
-    """Answers a value, known to be of one type; an integer is a float, too.
+    """Returns a value, known to be of one type; an integer is a float, too.
 
     Raises:
         TypeError: it is of another type; names `where` it is.

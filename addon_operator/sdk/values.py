@@ -46,11 +46,11 @@ class Values:
         return self.has(path)
 
     def get(self, path: Path, default: JsonValue = None) -> JsonValue:
-        """Answers what is there, the default if nothing is."""
+        """Returns what is there, the default if nothing is."""
         return self[path] if self.has(path) else default
 
     def expect(self, path: Path, kind: type[T]) -> T:
-        """Answers what is there, known to be of one type; an integer is a float, too.
+        """Returns what is there, known to be of one type; an integer is a float, too.
 
         Raises:
             KeyError: nothing is there.
@@ -59,7 +59,7 @@ class Values:
         return expect(self[path], kind, pointer(tokens(path)))
 
     def has(self, path: Path) -> bool:
-        """Answers whether something is there, be it null."""
+        """Returns whether something is there, be it null."""
         try:
             find(self._current(), tokens(path))
         except KeyError:
@@ -106,7 +106,7 @@ class Values:
         self._note("remove", keys)
 
     def patch(self) -> tuple[JsonObject, ...]:
-        """Answers the changes as operations of a JSON patch, in their order."""
+        """Returns the changes as operations of a JSON patch, in their order."""
         return tuple(self._patch)
 
     def _current(self) -> JsonValue:

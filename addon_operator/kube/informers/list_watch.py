@@ -62,7 +62,7 @@ class ListWatch:
         self._accept_list, self._accept = (METADATA_ONLY_LIST, METADATA_ONLY) if metadata_only else (_JSON, _JSON)
 
     async def pages(self, *, limited: bool) -> AsyncGenerator[tuple[Iterator[JsonObject], JsonObject], None]:
-        """Gives the objects of each page, and its metadata; the next one is under way while one is handed out.
+        """Returns the objects of each page, and its metadata; the next one is under way while one is handed out.
 
         Wrap it in `contextlib.aclosing` when leaving early.
 
