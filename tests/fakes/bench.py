@@ -25,7 +25,7 @@ from addon_operator.helm.release_record import enabled_by_note, secret_name
 from addon_operator.hooks.call import HookId
 from addon_operator.hooks.hook import Hook, LoadedHooks
 from addon_operator.kube.filters import Filters
-from addon_operator.kube.refs import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, SECRETS, Resource, metadata_of
+from addon_operator.kube.refs import CONFIG_MAPS, SECRETS, Resource, metadata_of
 from addon_operator.metrics.operator import Metrics
 from addon_operator.process.private_directory import PrivateDirectory
 from addon_operator.settings import Settings
@@ -36,6 +36,7 @@ from addon_operator.webhooks.configurations import RESOURCES
 from tests.fakes import clock
 from tests.fakes.api_objects import BEGINNING
 from tests.fakes.api_server import FakeApiServer
+from tests.fakes.bound_kind import BoundKind
 from tests.fakes.gate import Gate
 from tests.fakes.helm import FakeHelm, release_secret
 from tests.fakes.hook_transport import FakeHookTransport
@@ -43,7 +44,7 @@ from tests.fakes.scripted_hooks import Answer, ScriptedHooks
 from tests.fakes.webhook_caller import WebhookCaller
 from tests.fakes.webhook_listener import FakeWebhookListener
 
-__all__ = ["Answer", "Bench", "BoundKind", "hook_file", "play", "write_hook", "write_template"]
+__all__ = ["Answer", "Bench", "hook_file", "play", "write_hook", "write_template"]
 
 NAMESPACE: Final = "ns"
 _CONFIG_MAP: Final = "cm"
@@ -52,89 +53,6 @@ _API_SERVICES: Final = Resource("apiregistration.k8s.io", "v1", "APIService", "a
 _MOST_AT_ONCE: Final = 1000
 # Not a number of minutes, at the end of which schedules tick.
 _REST_S: Final = 597.0
-
-
-class BoundKind:
-    """What a `kubernetes` binding is about: a kind, its objects, and whether the API server answers for it."""
-
-    def __init__(self, resource: Resource, api: FakeApiServer, gate: Gate) -> None:
-        self.resource = resource
-        self._api, self._gate = api, gate
-
-    @property
-    def lists(self) -> int:
-        """How often the objects were listed."""
-        return self._gate.lists[self.resource.plural]
-
-    @property
-    def stopped(self) -> bool:
-        """Whether nobody watches."""
-        return not self._gate.watches[self.resource.plural]
-
-    @property
-    def is_served(self) -> bool:
-        """Whether the API server knows the kind."""
-        resource = self.resource
-        return (resource.group, resource.version, resource.plural) in self._api.objects.kinds
-
-    def change(self, event: str, name: str, **fields: JsonValue) -> None:
-        """Somebody creates (`Added`), changes or deletes an object.
-
-        Args:
-            event: as hooks see it.
-            name: of the object.
-            fields: of the object, in the place of those that it has.
-        """
-        if event == "Deleted":
-            self._api.remove(self.resource, self._namespace, name)
-            return
-        existing = self._api.find(self.resource, self._namespace, name)
-        assert (existing is None) is (event == "Added"), f"{name}: {event}"
-        metadata: JsonObject = {"name": name, "namespace": self._namespace} if self._namespace else {"name": name}
-        changes = {"n": str(metadata_of(existing).get("resourceVersion"))} if existing else {}
-        document: JsonObject = {
-            "apiVersion": self.resource.api_version, "kind": self.resource.kind,
-            "metadata": {**metadata, "annotations": {**changes}},
-        }  # fmt: skip
-        self._api.put({**document, **fields})
-
-    def answer(self) -> None:
-        """The API server serves the kind, and answers who asks for its objects."""
-        if not self.is_served:
-            self.define()
-        self._gate.answer(self.resource.plural)
-
-    def refuse(self, reason: str) -> None:
-        """The API server forbids lists and watches."""
-        self._gate.refuse(self.resource.plural, reason)
-
-    def define(self, *versions: str) -> None:
-        """Somebody creates the CustomResourceDefinition of the kind, in one or several versions."""
-        resource = self.resource
-        schema: JsonObject = {"openAPIV3Schema": {"type": "object"}}
-        names: JsonObject = {"plural": resource.plural, "kind": resource.kind}
-        served: list[JsonValue] = [
-            {"name": version, "served": True, "storage": not number, "schema": schema}
-            for number, version in enumerate(versions or (resource.version,))
-        ]
-        self._api.put(
-            {
-                "apiVersion": CUSTOM_RESOURCE_DEFINITIONS.api_version,
-                "kind": CUSTOM_RESOURCE_DEFINITIONS.kind,
-                "metadata": {"name": f"{resource.plural}.{resource.group}"},
-                "spec": {"group": resource.group, "scope": "Cluster", "names": names, "versions": served},
-            }
-        )
-
-    def undefine(self) -> None:
-        """Somebody deletes the definition of the kind."""
-        if self.is_served:
-            name = f"{self.resource.plural}.{self.resource.group}"
-            self._api.remove(CUSTOM_RESOURCE_DEFINITIONS, "", name)
-
-    @property
-    def _namespace(self) -> str:
-        return "default" if self.resource.namespaced else ""
 
 
 class Bench:

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from addon_operator.modules.registry import ModulePhase
-from tests.fakes.bench import Answer, Bench, BoundKind, hook_file, play, write_hook
+from tests.fakes.bench import Answer, Bench, hook_file, play, write_hook
+from tests.fakes.bound_kind import BoundKind
 
 MODULES = ("alpha", "beta")
 # Each binding has a kind of its own, so that the API server can answer for one and not for another.
