@@ -9,11 +9,12 @@ WORKERS = --numprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test test-robustness soak check format environment tools lock
+.PHONY: help run test test-quick test-robustness soak check format environment tools lock
 
 help:
 	@echo 'make run [ARGS=--once]   run a local control plane, the operator and the samples; Ctrl-C stops all of them'
 	@echo 'make test [ARGS=...]     run the checks and the whole test suite; ARGS are passed to pytest (-n0: no workers)'
+	@echo 'make test-quick [ARGS=...]  checks, unit and component tests: what to run before each commit'
 	@echo 'make test-robustness [SEED=n]   run faults, kills and churn by seed, up to 25 minutes (docs/robustness.md)'
 	@echo 'make soak [MINUTES=30] [SEED=n]  run churn and check that memory does not grow (docs/robustness.md)'
 	@echo 'make check               run the checks: lint, format, types, imports'
@@ -30,6 +31,11 @@ test:
 	$(SETUP) needs environment programs
 	@$(MAKE) --no-print-directory check
 	$(BIN)/pytest $(WORKERS) $(ARGS)
+
+test-quick:
+	$(SETUP) needs environment programs
+	@$(MAKE) --no-print-directory check
+	$(BIN)/pytest $(WORKERS) tests/unit tests/component $(ARGS)
 
 test-robustness:
 	$(SETUP) needs environment programs
