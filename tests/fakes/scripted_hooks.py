@@ -65,22 +65,22 @@ class ScriptedHooks:
             run.write("MODULE_ENABLED_RESULT", run.path.read_bytes())
             return 0
         name = f"{run.hook.module or 'global'}/{run.hook.name.removeprefix('hooks/')}"
-        self.runs.append((name, ", ".join(map(_title, run.contexts()))))
+        contexts = run.contexts()
+        self.runs.append((name, ", ".join(map(_title, contexts))))
         answer = self.answers.get(name, []).pop(0) if self.answers.get(name) else Answer()
         await asyncio.sleep(answer.lasts_s)
         if answer.breaks:
             raise RuntimeError("a bug")
         if answer.fails or name in self.failing:
             return 1
-        run.write("VALUES_JSON_PATCH_PATH", _patch(answer.values))
-        run.write("CONFIG_VALUES_JSON_PATCH_PATH", _patch(answer.config))
-        run.write("ADMISSION_RESPONSE_PATH", b'{"allowed": true}')
+        patches = {"VALUES_JSON_PATCH_PATH": answer.values, "CONFIG_VALUES_JSON_PATCH_PATH": answer.config}
+        for variable, operations in patches.items():
+            if operations:
+                listed: list[JsonValue] = [*operations]
+                run.write(variable, jsondoc.dumps(listed))
+        if any("review" in context for context in contexts):
+            run.write("ADMISSION_RESPONSE_PATH", b'{"allowed": true}')
         return 0
-
-
-def _patch(operations: tuple[JsonObject, ...]) -> bytes:
-    listed: list[JsonValue] = [*operations]
-    return jsondoc.dumps(listed)
 
 
 def _title(shown: JsonObject) -> str:
