@@ -22,7 +22,7 @@ class RunFacts:
         started: its onStartup hooks have succeeded since it was enabled.
         watching: the monitors of its hooks run since then, and their Synchronization was asked for.
         synchronized: every Synchronization that is waited for is over, or cannot be had now.
-        reacting: the schedules and webhooks of its hooks are served.
+        bound: the schedules and webhooks of its hooks are served.
         before_helm, helm, after_helm: these parts of this run are over.
         has_release: there is something for Helm to do.
     """
@@ -32,7 +32,7 @@ class RunFacts:
     started: bool = False
     watching: bool = False
     synchronized: bool = False
-    reacting: bool = False
+    bound: bool = False
     before_helm: bool = False
     helm: bool = False
     after_helm: bool = False
@@ -54,7 +54,7 @@ RunStep = Literal[
     "onStartup",
     "start-monitors",
     "await-synchronization",
-    "start-reactions",
+    "start-bindings",
     "beforeHelm",
     "deploy",
     "afterHelm",
@@ -78,8 +78,8 @@ def next_run_step(facts: RunFacts) -> RunStep:
         return "start-monitors"
     if not facts.synchronized:
         return "await-synchronization"
-    if not facts.reacting:
-        return "start-reactions"
+    if not facts.bound:
+        return "start-bindings"
     if not facts.before_helm:
         return "beforeHelm"
     if facts.has_release and not facts.helm:

@@ -58,7 +58,7 @@ class ModuleState:
         phase: where it is.
         started: onStartup hooks have succeeded since it was enabled.
         watching: the Synchronization of its hooks was asked for since then, or since their files changed.
-        reacting: the schedules and webhooks of its hooks are served.
+        bound: the schedules and webhooks of its hooks are served.
         began_at: loop time at which the run under way began; None if none is.
         hooks: its hooks, once their configuration is known.
         decision: the last decision about its release that did something or found nothing to do.
@@ -71,7 +71,7 @@ class ModuleState:
     phase: ModulePhase = ModulePhase.DISABLED
     started: bool = False
     watching: bool = False
-    reacting: bool = False
+    bound: bool = False
     began_at: float | None = None
     hooks: LoadedHooks | None = None
     decision: Decision | None = None

@@ -139,9 +139,9 @@ class ModuleRunner:
                         return Paused()
                 case "await-synchronization":
                     return Paused()
-                case "start-reactions":
+                case "start-bindings":
                     await self._bindings.start(module.name, _hooks(state))
-                    state.reacting = True
+                    state.bound = True
                 case "beforeHelm":
                     await self._run_hooks(module, state, "beforeHelm", activation)
                     facts = dataclasses.replace(facts, before_helm=True)
@@ -164,7 +164,7 @@ class ModuleRunner:
             started=state.started,
             watching=state.watching,
             synchronized=self._bindings.monitors.synchronized(hook.id for hook in _hooks(state)),
-            reacting=state.reacting,
+            bound=state.bound,
         )
 
     def suspend(self, name: str) -> Sequence[asyncio.Future[Outcome]]:
@@ -175,7 +175,7 @@ class ModuleRunner:
         """
         state = self._registry.state(name)
         self._bindings.pause(_hooks(state))
-        state.watching = state.reacting = False
+        state.watching = state.bound = False
         state.began_at = None
         return self._queues.end_hook_runs(name)
 
@@ -197,7 +197,7 @@ class ModuleRunner:
             kept = tuple(other for other in state.hooks.hooks if other.id != hook.id)
             state.hooks = dataclasses.replace(state.hooks, hooks=kept)
         self._bindings.stop((hook,))
-        state.reacting = False  # its webhooks are removed when those of the module are registered again
+        state.bound = False  # its webhooks are removed when those of the module are registered again
 
     async def settle(self) -> None:
         """Waits for what runs leave behind them: notes on releases."""
@@ -301,7 +301,7 @@ class ModuleRunner:
         # Also those that run: their contexts are of events before the change.
         self._queues.end_hook_runs(name)
         self._bindings.stop(_hooks(state))
-        state.watching = state.reacting = False
+        state.watching = state.bound = False
 
     async def _run_hooks(self, module: Module, state: ModuleState, binding: ModuleBinding, activation: str) -> bool:
         """Runs the hooks of one binding in order; returns whether the module's values are different afterwards."""

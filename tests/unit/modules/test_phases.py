@@ -15,7 +15,7 @@ from addon_operator.modules.phases import (
     next_run_step,
 )
 
-RESTING = RunFacts(hooks_loaded=True, started=True, watching=True, synchronized=True, reacting=True)
+RESTING = RunFacts(hooks_loaded=True, started=True, watching=True, synchronized=True, bound=True)
 
 
 def walk(facts: RunFacts) -> list[RunStep]:
@@ -25,7 +25,7 @@ def walk(facts: RunFacts) -> list[RunStep]:
         "onStartup": "started",
         "start-monitors": "watching",
         "await-synchronization": "synchronized",
-        "start-reactions": "reacting",
+        "start-bindings": "bound",
         "beforeHelm": "before_helm",
         "deploy": "helm",
         "afterHelm": "after_helm",
@@ -43,7 +43,7 @@ def walk(facts: RunFacts) -> list[RunStep]:
         pytest.param(
             RunFacts(),
             [
-                "load-hooks", "onStartup", "start-monitors", "await-synchronization", "start-reactions",
+                "load-hooks", "onStartup", "start-monitors", "await-synchronization", "start-bindings",
                 "beforeHelm", "deploy", "afterHelm",
             ],
             id="first run",
@@ -51,14 +51,14 @@ def walk(facts: RunFacts) -> list[RunStep]:
         pytest.param(
             RunFacts(hooks_loaded=True, started=True),
             [
-                "start-monitors", "await-synchronization", "start-reactions",
+                "start-monitors", "await-synchronization", "start-bindings",
                 "beforeHelm", "deploy", "afterHelm",
             ],
             id="onStartup is done",
         ),
         pytest.param(
-            dataclasses.replace(RESTING, synchronized=False, reacting=False),
-            ["await-synchronization", "start-reactions", "beforeHelm", "deploy", "afterHelm"],
+            dataclasses.replace(RESTING, synchronized=False, bound=False),
+            ["await-synchronization", "start-bindings", "beforeHelm", "deploy", "afterHelm"],
             id="hooks have not seen everything yet",
         ),
         pytest.param(
@@ -67,8 +67,8 @@ def walk(facts: RunFacts) -> list[RunStep]:
             id="a Synchronization came late",
         ),
         pytest.param(
-            dataclasses.replace(RESTING, reacting=False),
-            ["start-reactions", "beforeHelm", "deploy", "afterHelm"],
+            dataclasses.replace(RESTING, bound=False),
+            ["start-bindings", "beforeHelm", "deploy", "afterHelm"],
             id="a webhook could not be served",
         ),
         pytest.param(RESTING, ["beforeHelm", "deploy", "afterHelm"], id="later run"),
