@@ -28,7 +28,7 @@ from addon_operator.kube.informers.wire import (
     status_error,
 )
 from addon_operator.kube.refs import Resource, metadata_of
-from addon_operator.logs import get_logger
+from addon_operator.logs import event_id, get_logger
 from addon_operator.retry import Backoff, RetryPolicy
 
 _log = get_logger("informer")
@@ -142,6 +142,7 @@ class Reflector:
 
     async def run(self) -> None:
         """Lists and watches until it is cancelled; survives everything else."""
+        event_id.forget()
         while True:
             began = _now()
             try:
