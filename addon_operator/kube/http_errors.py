@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import Protocol
 
 import aiohttp
 
@@ -14,7 +16,23 @@ _LONGEST_MESSAGE = 1000
 _LONGEST_PAUSE_S = 60.0
 
 
-def refusal(request: str, response: aiohttp.ClientResponse, data: bytes, *, is_secret: bool) -> KubeError:
+class Response(Protocol):
+    """The beginning of an answer, as aiohttp has it: status, reason phrase, headers."""
+
+    @property
+    def status(self) -> int:
+        """The status of HTTP."""
+
+    @property
+    def reason(self) -> str | None:
+        """The words beside it, if any."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """By name."""
+
+
+def refusal(request: str, response: Response, data: bytes, *, is_secret: bool) -> KubeError:
     """Returns what the API server said instead of doing it.
 
     Args:

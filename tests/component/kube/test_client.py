@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from aiohttp import web
 
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import KubeError
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.refs import CONFIG_MAPS, SECRETS, ObjectRef, Resource
 from addon_operator.kube.retries import retry_on_conflict, retry_until_answered
-from tests.component.kube.api import Api, gives
+from tests.component.kube.api import Api, gives, proxy_says
 from tests.fakes import clock
 from tests.fakes.api_server import FakeApiServer
 
@@ -72,11 +71,7 @@ async def test_refusals_are_raised(server: FakeApiServer) -> None:
 async def test_what_is_not_json_is_an_error(client: KubeClient, api: Api) -> None:
     api.steps = [gives("a page")]
     assert await client.get(ObjectRef(CONFIG_MAPS, "ns", "a")) == {}
-
-    async def page(_request: object) -> web.Response:
-        return web.Response(text="<html>")
-
-    api.steps = [page]
+    api.steps = [proxy_says(200)]
     with pytest.raises(KubeError, match="not JSON") as caught:
         await client.get(ObjectRef(CONFIG_MAPS, "ns", "a"))
     assert (caught.value.status, caught.value.reason) == (0, "BadAnswer")

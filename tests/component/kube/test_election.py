@@ -9,14 +9,15 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from aiohttp import web
 
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import LeaseLost
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.election import Election, Timing
 from addon_operator.kube.holder import Holder
-from tests.component.kube.api import Api, Handler, breaks, gives, refuses
+from tests.component.kube.api import Answer, Asked, Handler, Script, breaks, gives, refuses
+
+pytestmark = pytest.mark.asyncio(loop_factories=["virtual"])
 
 SHORT = Timing(duration_s=30.0, renew_deadline_s=0.0, retry_s=0.05, failed_retry_s=0.01, reminder_s=60.0)
 
@@ -46,20 +47,20 @@ class Leases:
             self.written.clear()
             await self.written.wait()
 
-    async def __call__(self, request: web.Request) -> web.StreamResponse:
-        if request.method == "GET":
-            if "watch" in request.query:
-                return await refuses(403, "Forbidden")(request)
-            return await (gives(self.lease) if self.lease else refuses(404, "NotFound"))(request)
-        body = json.loads(await request.read())
-        if (request.method == "POST") != (self.lease is None):
-            return await refuses(409, "AlreadyExists")(request)
+    async def __call__(self, asked: Asked) -> Answer:
+        if asked.method == "GET":
+            if "watch" in asked.query:
+                return await refuses(403, "Forbidden")(asked)
+            return await (gives(self.lease) if self.lease else refuses(404, "NotFound"))(asked)
+        body = json.loads(asked.body)
+        if (asked.method == "POST") != (self.lease is None):
+            return await refuses(409, "AlreadyExists")(asked)
         if self.lease is not None and body["metadata"] != self.lease["metadata"]:
-            return await refuses(409, "Conflict")(request)
+            return await refuses(409, "Conflict")(asked)
         self.version += 1
         self.lease = {**body, "metadata": {"resourceVersion": str(self.version)}}
         self.written.set()
-        return await gives(self.lease)(request)
+        return await gives(self.lease)(asked)
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def me() -> Iterator[Holder]:
 
 
 @pytest.fixture
-def leases(api: Api) -> Leases:
+def leases(api: Script) -> Leases:
     made = Leases()
     api.steps = [made] * 10_000
     return made
@@ -170,10 +171,9 @@ async def test_a_lease_that_was_deleted_or_emptied_is_taken_again(
 
 
 async def test_an_api_server_that_was_away_costs_nothing_while_the_lease_is_still_ours(
-    client: KubeClient, me: Holder, api: Api, leases: Leases, capsys: pytest.CaptureFixture[str]
+    client: KubeClient, me: Holder, api: Script, leases: Leases, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # `retry_s` is also how long an answer may take, and a busy machine takes more than 50 ms for one.
-    async with election(client, me, timing=dataclasses.replace(SHORT, retry_s=1.0)).holding():
+    async with election(client, me).holding():
         api.steps = [breaks(), refuses(500, "InternalError"), breaks(), *[leases] * 1000]
         await api.until_asked(len(api.asked) + 3)
         await leases.until_written(times=2)
@@ -205,7 +205,7 @@ DISCOVERY = [gives({"kind": "APIGroupDiscoveryList", "items": []})] * 2
     ],
 )
 async def test_without_leases_the_operator_warns_and_goes_on(
-    client: KubeClient, me: Holder, api: Api, capsys: pytest.CaptureFixture[str], case: tuple[list[Handler], str]
+    client: KubeClient, me: Holder, api: Script, capsys: pytest.CaptureFixture[str], case: tuple[list[Handler], str]
 ) -> None:
     steps, reason = case
     api.steps = list(steps)
@@ -220,7 +220,7 @@ async def test_without_leases_the_operator_warns_and_goes_on(
 
 
 async def test_a_page_of_a_proxy_is_no_reason_to_go_on_without_a_lease(
-    client: KubeClient, me: Holder, api: Api, leases: Leases
+    client: KubeClient, me: Holder, api: Script, leases: Leases
 ) -> None:
     kind: JsonObject = {"resource": "leases", "responseKind": {"kind": "Lease"}, "scope": "Namespaced"}
     version: JsonObject = {"version": "v1", "resources": [kind]}

@@ -5,27 +5,17 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from aiohttp import web
 
 from addon_operator.errors import KubeError
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.reachability import Reachability
-from tests.component.kube.api import Api, Handler, breaks, gives, refuses, streams
+from tests.component.kube.api import Api, Handler, breaks, gives, proxy_says, refuses, streams
 from tests.connection import connected
 from tests.fakes import clock
 from tests.fakes.background import running
 
 AWAY = "the API server does not answer"
 BACK = "the API server answers again"
-
-
-def html(status: int) -> Handler:
-    """What a proxy says that has nobody behind it."""
-
-    async def handle(_request: web.Request) -> web.StreamResponse:
-        return web.Response(status=status, text="<html>", content_type="text/html")
-
-    return handle
 
 
 async def ask(client: KubeClient, times: int) -> None:
@@ -35,7 +25,12 @@ async def ask(client: KubeClient, times: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "trouble", [pytest.param(breaks(), id="cut"), pytest.param(html(502), id="502"), pytest.param(html(503), id="503")]
+    "trouble",
+    [
+        pytest.param(breaks(), id="cut"),
+        pytest.param(proxy_says(502), id="502"),
+        pytest.param(proxy_says(503), id="503"),
+    ],
 )
 async def test_server_that_does_not_answer_three_times_is_away_until_it_does(
     client: KubeClient, api: Api, trouble: Handler

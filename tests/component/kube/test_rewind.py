@@ -1,18 +1,17 @@
-"""Informers when the API server goes back to an older state, or a list is only out of date."""
+"""Informers when the API server goes back to an older state, or a list is only out of date: in virtual time."""
 
 from __future__ import annotations
 
 import asyncio
 
 import pytest
-from aiohttp import web
 
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.kube.client import KubeClient
 from addon_operator.kube.history import Rewind
 from addon_operator.kube.informers.reflector import Reflector
 from addon_operator.kube.refs import CONFIG_MAPS
-from tests.component.kube.api import Api, Handler, gives, refuses, streams
+from tests.component.kube.api import Answer, Asked, Handler, Script, gives, refuses, streams
 from tests.component.kube.test_reflector import (
     NO_STREAMING,
     NOT_FOUND,
@@ -24,9 +23,12 @@ from tests.component.kube.test_reflector import (
     page,
     play,
     streamed,
+    until_heard,
     watches,
 )
 from tests.fakes.background import running
+
+pytestmark = pytest.mark.asyncio(loop_factories=["virtual"])
 
 GONE = refuses(410, "Gone")
 SAID = "the API server has gone back to an older state"
@@ -52,7 +54,7 @@ BACK = [("Modified", "edited", "3"), ("Added", "deleted", "4"), ("Deleted", "los
 @pytest.mark.parametrize("streaming", [False, True], ids=["pages", "streamed"])
 @pytest.mark.parametrize("newest", [NOT_FOUND, gives(config_map("lost", 2)), refuses(403, "Forbidden")])
 async def test_server_that_went_back_is_believed_when_a_second_list_says_so(
-    client: KubeClient, api: Api, newest: Handler, streaming: bool, capsys: pytest.CaptureFixture[str]
+    client: KubeClient, api: Script, newest: Handler, streaming: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     older = shown(5, streaming=streaming)
     steps = [*known(streaming=streaming), GONE, older, older, newest]
@@ -66,7 +68,7 @@ async def test_server_that_went_back_is_believed_when_a_second_list_says_so(
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["pages", "streamed"])
 async def test_list_that_is_out_of_date_for_a_moment_changes_nothing(
-    client: KubeClient, api: Api, streaming: bool, capsys: pytest.CaptureFixture[str]
+    client: KubeClient, api: Script, streaming: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     items = (config_map("edited", 25), config_map("same", 2), config_map("lost", 11))
     fresh = (streamed if streaming else page)(30, *items)
@@ -78,7 +80,7 @@ async def test_list_that_is_out_of_date_for_a_moment_changes_nothing(
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["pages", "streamed"])
 async def test_list_that_stays_out_of_date_deletes_nothing_that_is_still_there(
-    client: KubeClient, api: Api, streaming: bool, capsys: pytest.CaptureFixture[str]
+    client: KubeClient, api: Script, streaming: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     older = shown(5, streaming=streaming)
     edit = streams(line("MODIFIED", config_map("lost", 21)))
@@ -91,7 +93,7 @@ async def test_list_that_stays_out_of_date_deletes_nothing_that_is_still_there(
 
 
 async def test_what_a_handler_failed_on_is_delivered_again_although_a_list_was_out_of_date(
-    client: KubeClient, api: Api
+    client: KubeClient, api: Script
 ) -> None:
     heard = Heard(fails_for="lost", times=1)
     older = shown(5, streaming=True)
@@ -109,7 +111,7 @@ async def test_what_a_handler_failed_on_is_delivered_again_although_a_list_was_o
 
 
 async def test_server_that_went_back_and_has_overtaken_since_is_noticed(
-    client: KubeClient, api: Api, capsys: pytest.CaptureFixture[str]
+    client: KubeClient, api: Script, capsys: pytest.CaptureFixture[str]
 ) -> None:
     steps = [*known(streaming=True), GONE, shown(90, streaming=True)]
     _, heard = await play(client, api, steps, streaming=True)
@@ -117,7 +119,7 @@ async def test_server_that_went_back_and_has_overtaken_since_is_noticed(
     assert capsys.readouterr().out.count(SAID) == 1
 
 
-async def test_bookmark_below_what_was_seen_leads_to_a_list(client: KubeClient, api: Api) -> None:
+async def test_bookmark_below_what_was_seen_leads_to_a_list(client: KubeClient, api: Script) -> None:
     older = shown(5, streaming=True)
     steps = [*known(streaming=True), streams(bookmark(6)), older, older, NOT_FOUND]
     _, heard = await play(client, api, steps, streaming=True)
@@ -126,7 +128,7 @@ async def test_bookmark_below_what_was_seen_leads_to_a_list(client: KubeClient, 
 
 
 async def test_server_whose_versions_are_no_order_is_taken_as_it_is(
-    client: KubeClient, api: Api, capsys: pytest.CaptureFixture[str]
+    client: KubeClient, api: Script, capsys: pytest.CaptureFixture[str]
 ) -> None:
     state = (config_map("edited", 3), config_map("same", 2), config_map("lost", 11))
     steps = [
@@ -141,7 +143,7 @@ async def test_server_whose_versions_are_no_order_is_taken_as_it_is(
 
 
 async def test_server_that_went_back_is_said_once_and_leads_to_a_list_everywhere(
-    client: KubeClient, api: Api, capsys: pytest.CaptureFixture[str]
+    client: KubeClient, api: Script, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = Reflector(
         client, CONFIG_MAPS, namespace="n", handler=(heard := Heard()), watch_timeout_s=600, confirm_s=0.2
@@ -152,13 +154,12 @@ async def test_server_that_went_back_is_said_once_and_leads_to_a_list_everywhere
         client.history.rewound(Rewind("secrets", "20", "5"), known=0)
         older = shown(5, streaming=True)
         api.steps = [older, older, NOT_FOUND]
-        while heard.short()[3:] != BACK:
-            await asyncio.sleep(0.01)
+        await until_heard(heard, BACK, after=3)
     assert capsys.readouterr().out.count(SAID) == 1
 
 
 async def test_own_write_below_what_was_seen_leads_to_a_list(
-    client: KubeClient, api: Api, capsys: pytest.CaptureFixture[str]
+    client: KubeClient, api: Script, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reflector = Reflector(client, CONFIG_MAPS, namespace="n", handler=(heard := Heard()), confirm_s=0.2)
     api.steps = known(streaming=True)
@@ -168,18 +169,17 @@ async def test_own_write_below_what_was_seen_leads_to_a_list(
         api.steps = [older, older, NOT_FOUND]
         assert reflector.seen == "20"
         reflector.wrote("6", after=reflector.seen)
-        while heard.short()[3:] != BACK:
-            await asyncio.sleep(0.01)
+        await until_heard(heard, BACK, after=3)
     assert capsys.readouterr().out.count(SAID) == 1
 
 
-async def test_list_below_an_own_write_is_out_of_date(client: KubeClient, api: Api) -> None:
+async def test_list_below_an_own_write_is_out_of_date(client: KubeClient, api: Script) -> None:
     reflector = Reflector(client, CONFIG_MAPS, namespace="n", handler=(heard := Heard()), confirm_s=0.2)
     written = asyncio.Event()
 
-    async def ends(request: web.Request) -> web.StreamResponse:
+    async def ends(asked: Asked) -> Answer:
         await written.wait()
-        return await GONE(request)
+        return await GONE(asked)
 
     api.steps = [NO_STREAMING, page(9), ends, page(20), page(30, config_map("same", 25))]
     async with running(reflector):
@@ -191,7 +191,7 @@ async def test_list_below_an_own_write_is_out_of_date(client: KubeClient, api: A
     assert lists(api) == 3
 
 
-async def test_list_that_does_not_resume_is_made_each_time(client: KubeClient, api: Api) -> None:
+async def test_list_that_does_not_resume_is_made_each_time(client: KubeClient, api: Script) -> None:
     reflector = Reflector(client, CONFIG_MAPS, namespace="n", handler=(heard := Heard()), resumes=False)
     one = config_map("same", 2)
     api.steps = [
@@ -217,7 +217,7 @@ async def test_list_that_does_not_resume_is_made_each_time(client: KubeClient, a
     ids=["older", "older for a moment", "as listed", "another"],
 )
 async def test_server_that_lists_what_it_remembers_is_said_once(
-    client: KubeClient, api: Api, stored: list[JsonObject], wanted: int, capsys: pytest.CaptureFixture[str]
+    client: KubeClient, api: Script, stored: list[JsonObject], wanted: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reflector = Reflector(client, CONFIG_MAPS, namespace="n", handler=(heard := Heard()), resumes=False)
     listed = streamed(20, config_map("same", 2))

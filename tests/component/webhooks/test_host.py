@@ -13,7 +13,6 @@ from pathlib import Path
 import aiohttp
 import pytest
 import structlog
-from aiohttp import web
 from structlog.typing import EventDict
 
 from addon_operator.documents import jsondoc
@@ -30,7 +29,7 @@ from addon_operator.webhooks.guard import ConfigurationGuard
 from addon_operator.webhooks.host import WebhookHost
 from addon_operator.webhooks.listener import tls_listeners
 from addon_operator.webhooks.registration import Version
-from tests.component.kube.api import Api, Handler, gives, refuses, serving, streams
+from tests.component.kube.api import Answer, Api, Asked, Handler, gives, refuses, serving, streams
 from tests.connection import connected
 from tests.fakes import clock
 from tests.fakes.api_server import FakeApiServer
@@ -273,9 +272,9 @@ async def test_what_cannot_be_written_again_is_tried_again(host: WebhookHost, ap
 
 @pytest.mark.parametrize("takes_s", [0, 0.1], ids=["at once", "with events on their way"])
 async def test_only_what_is_registered_is_watched(host: WebhookHost, api: Api, takes_s: float) -> None:
-    async def goes(request: web.Request) -> web.StreamResponse:
+    async def goes(asked: Asked) -> Answer:
         await asyncio.sleep(takes_s)
-        return await refuses(404, "NotFound")(request)
+        return await refuses(404, "NotFound")(asked)
 
     made = [refuses(404, "NotFound"), gives(configuration(1)), watched()]
     async with running(host):
