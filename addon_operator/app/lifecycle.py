@@ -146,7 +146,7 @@ class OperatorProcess:
         self._metrics = Metrics(settings.metrics_prefix, max_hook_series=settings.hook_max_series)
         self._debug = DebugServer(settings.debug_socket)
         self._waits = ""
-        self._client: KubeClient | None = None
+        self._transport: HttpTransport | None = None
         self._operator: Operator | None = None
 
     async def run(self, *, once: bool) -> int:
@@ -159,9 +159,8 @@ class OperatorProcess:
             await self._serve_http(stack)
             await self._debug.start()
             stack.push_async_callback(self._debug.stop)
-            transport = await self._connect(stack)
-            client = self._client = KubeClient(transport)
-            await client.wait_reachable()
+            transport = self._transport = await self._connect(stack)
+            await KubeClient(transport).wait_reachable()
             await self._elect(transport, stack)
             filters = stack.enter_context(contextlib.closing(Filters()))
             operator = self._operator = await build(settings, self._edges(transport, filters), self._metrics)
@@ -181,7 +180,7 @@ class OperatorProcess:
     def status(self) -> OperatorStatus:
         """Returns the facts that probes conclude from."""
         status = self._operator.status() if self._operator else OperatorStatus(Startup.NOT_STARTED)
-        away = self._client.reachability.away_since if self._client else None
+        away = self._transport.reachability.away_since if self._transport else None
         return dataclasses.replace(
             status,
             stopping=self.stopping,
