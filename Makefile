@@ -9,6 +9,9 @@ WORKERS = --numprocesses=4 --dist=loadfile --no-loadscope-reorder
 # These wait less: each worker imports and collects everything once more.
 QUICK_WORKERS = --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 
+# Without bytecode each worker and each operator that a test starts would compile everything again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help run test test-quick test-robustness soak check format environment tools lock

@@ -16,6 +16,7 @@ from addon_operator.process.leash import LeashedProcess
 # Above what the operator itself allows a helm in flight.
 _STOP_S: Final = 60.0
 _DEFAULT_PORT: Final = 9650
+_PORTS: Final = 100
 
 
 def environment(cluster: DevCluster, *, namespace: str, inherited: Mapping[str, str]) -> dict[str, str]:
@@ -79,9 +80,11 @@ def _end(child: LeashedProcess, terminate_s: float) -> int:
 
 
 def _free_port() -> int:
-    """Returns the operator's default port if it is free, else any other."""
-    for port in (_DEFAULT_PORT, 0):
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)) as server:
-            free: int = server.getsockname()[1]
-            return free
-    raise DevClusterError("no port is free on 127.0.0.1")
+    """Returns the operator's default port, or the first one above it that is free.
+
+    None that the kernel gives to connections, which could take it before the operator listens.
+    """
+    for port in range(_DEFAULT_PORT, _DEFAULT_PORT + _PORTS):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise DevClusterError(f"no port of 127.0.0.1 is free from {_DEFAULT_PORT} to {_DEFAULT_PORT + _PORTS - 1}")

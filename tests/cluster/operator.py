@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -24,6 +25,7 @@ from tests.cluster.objects import Objects
 
 T = TypeVar("T")
 WITHIN_S = 60.0
+_PORT = 9650
 
 
 def eventually(check: Callable[[], T], *, within_s: float = WITHIN_S, what: str = "") -> T:
@@ -39,13 +41,6 @@ def eventually(check: Callable[[], T], *, within_s: float = WITHIN_S, what: str 
         if time.monotonic() > deadline:
             raise AssertionError(f"not in {within_s:g} s: {what or check}: {trouble}") from trouble
         time.sleep(0.05)
-
-
-def free_port() -> int:
-    """A loopback port that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def write(root: Path, files: Mapping[str, str]) -> None:
@@ -131,6 +126,8 @@ class Operator:
         root: holds `modules/` and `global-hooks/`.
         objects: those of its namespace.
         helm_calls: file with one line for each helm process that was started.
+        endpoint: where it listens. The address is its own: a free port of 127.0.0.1 may be that of somebody's
+            connection by the time the operator listens.
     """
 
     def __init__(self, cluster: DevCluster, root: Path, *, environment: Mapping[str, str] | None = None) -> None:
@@ -140,7 +137,10 @@ class Operator:
         self.objects = Objects(cluster, self.namespace)
         self.log = root / "operator.log"
         self.helm_calls = root / "helm-calls"
-        self.port = free_port()
+        self.endpoint = (
+            f"127.{secrets.randbelow(254) + 1}.{secrets.randbelow(256)}.{secrets.randbelow(254) + 1}",
+            _PORT,
+        )
         self.process: subprocess.Popen[bytes] | None = None
         (root / "modules").mkdir(exist_ok=True)
         base = cluster.environment()
@@ -152,8 +152,8 @@ class Operator:
             "MODULES_DIR": str(root / "modules"),
             "GLOBAL_HOOKS_DIR": str(root / "global-hooks"),
             "ADDON_OPERATOR_TMP_DIR": str(root / "tmp"),
-            "ADDON_OPERATOR_LISTEN_ADDRESS": "127.0.0.1",
-            "ADDON_OPERATOR_LISTEN_PORT": str(self.port),
+            "ADDON_OPERATOR_LISTEN_ADDRESS": self.endpoint[0],
+            "ADDON_OPERATOR_LISTEN_PORT": str(self.endpoint[1]),
             "DEBUG_UNIX_SOCKET": str(root / "s"),
             "WEBHOOK_HOST": "127.0.0.1",
             "VALIDATING_WEBHOOK_LISTEN_PORT": "0",
@@ -226,7 +226,7 @@ class Operator:
     def http(self, path: str) -> tuple[int, str]:
         """Asks the HTTP server; 0 and an empty text if it does not answer."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as answer:
+            with urllib.request.urlopen("http://{}:{}".format(*self.endpoint) + path, timeout=30) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()

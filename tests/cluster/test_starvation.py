@@ -33,7 +33,7 @@ def test_1100_idle_connections_starve_neither_probes_nor_cli_nor_hooks(cluster: 
         resource.prlimit(made.process.pid, resource.RLIMIT_NOFILE, (1000, 1024))
         made.wait_ready()
         for _ in range(1100):
-            silent.enter_context(socket.create_connection(("127.0.0.1", made.port)))
+            silent.enter_context(socket.create_connection(made.endpoint))
         for path in ("/healthz", "/readyz", "/metrics"):
             assert made.http(path)[0] == 200, path
         assert made.cli("module", "list").returncode == 0

@@ -217,7 +217,7 @@ class Soak:
                 wrapped.sendall(b"POST /hooks/nothing HTTP/1.1\r\nContent-Length: 10\r\n\r\n")
 
     def _connected(self) -> Iterator[socket.socket]:
-        yield socket.create_connection(("127.0.0.1", self._made.port))
+        yield socket.create_connection(self._made.endpoint)
         yield self._debug_socket()
         for port in self._webhook_ports():
             yield socket.create_connection(("127.0.0.1", port))
