@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Final
@@ -19,7 +20,7 @@ from addon_operator.kube.refs import CONFIG_MAPS, SECRETS, ObjectKey, ObjectRef,
 from addon_operator.kube.transport import HttpTransport
 from addon_operator.process.private_directory import PrivateDirectory
 from tests.contract.conftest import Site
-from tests.fakes.helm import FakeHelm
+from tests.fakes.helm import ALL_VALUES, FakeHelm
 
 LABELS: Final = (("heritage", "addon-operator"),)
 
@@ -29,6 +30,7 @@ class Subject:
 
     def __init__(self, helm: Helm, site: Site, module: Path) -> None:
         self.helm, self.site, self.module = helm, site, module
+        self.values: JsonObject = {"global": {}, "demo": {}}
         (module / "templates").mkdir(parents=True)
         (module / "Chart.yaml").write_text("{apiVersion: v2, name: demo, version: 0.1.0}")
 
@@ -42,7 +44,7 @@ class Subject:
 
     @property
     def request(self) -> ChartRequest:
-        return ChartRequest("demo", self.module, {"global": {}, "demo": {}})
+        return ChartRequest("demo", self.module, self.values)
 
     async def upgrade(self, *, revision: int = 1, fingerprint: str = "f1") -> UpgradeResult:
         result = await self.helm.upgrade(self.request, fingerprint, revision=revision)
@@ -108,6 +110,13 @@ async def test_install(subject: Subject) -> None:
     assert await subject.records() == {1: "deployed"}
     assert (_label(record, FINGERPRINT_LABEL), _label(record, REVISION_LABEL)) == ("f1", "1")
     assert record["type"] == "helm.sh/release.v1"
+
+
+async def test_chart_sees_its_values(subject: Subject) -> None:
+    subject.values = {"global": {"domain": "it's {{ here }}"}, "demo": {"list": [1, {"a": None}], "empty": {}}}
+    subject.write("one", ALL_VALUES)
+    await subject.upgrade()
+    assert json.loads(await subject.text("one")) == subject.values
 
 
 async def test_stored_release_can_be_read(subject: Subject) -> None:

@@ -80,6 +80,7 @@ class Bench:
         self.gate.withholds = not lists_at_once
         self.hooks, self.metrics = ScriptedHooks(), Metrics()
         self.helm = FakeHelm(self.api, NAMESPACE)
+        self.helm.history = self.hooks.history
         self.tasks: list[str] = []
         listeners = (FakeWebhookListener(), FakeWebhookListener())
         self._listeners = listeners

@@ -1,8 +1,8 @@
 """helm without a program: releases are kept in an API server in helm's own format, charts are rendered as they stand.
 
 It implements the edge `Helm`, so that the storage of releases, healing and all that is built on them run as they are.
-A template is YAML without templating; helm hooks are unknown to it. `tests/contract/test_helm.py` holds it to what the
-real helm does.
+A template is YAML; of templating it knows `{{ .Values | toJson | quote }}` only. helm hooks are unknown to it.
+`tests/contract/test_helm.py` holds it to what the real helm does.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
-from addon_operator.documents import yamldoc
+from addon_operator.documents import jsondoc, yamldoc
 from addon_operator.documents.jsondoc import JsonObject
 from addon_operator.errors import HelmError, KubeError
 from addon_operator.helm import manifest
@@ -25,6 +25,8 @@ from addon_operator.kube.client import ApiServer, KubeClient
 from addon_operator.kube.discovery import Discovery
 from addon_operator.kube.refs import SECRETS, ObjectKey, ObjectRef, metadata_of
 
+# The only templating that it knows: all values, as a string of JSON.
+ALL_VALUES: Final = "{{ .Values | toJson | quote }}"
 _KEPT_LABELS: Final = frozenset({"name", "owner", "status", "version", "createdAt", "modifiedAt"})
 
 
@@ -33,6 +35,7 @@ class FakeHelm:
 
     Attributes:
         operations: operation and release of each request, in order.
+        history: each upgrade that was not needless, and each uninstallation, as `RELEASE OPERATION`.
         failing: release -> why its objects cannot be installed.
         lasts_s: how long an installation or upgrade takes, once it has begun.
         on_operation: receives module, operation and duration in seconds.
@@ -50,6 +53,7 @@ class FakeHelm:
     ) -> None:
         """Takes what the real one takes."""
         self.operations: list[tuple[str, str]] = []
+        self.history: list[str] = []
         self.failing: dict[str, str] = {}
         self.lasts_s = 0.0
         self.extra_labels = tuple(extra_labels)
@@ -66,6 +70,7 @@ class FakeHelm:
             return None
         name = request.name
         self._count("upgrade", name)
+        self.history.append(f"{name} upgrade")
         text = add_labels(rendered, dict(self.extra_labels)) or manifest.NOTHING
         wanted = {ObjectKey.of(item): item for item in _objects(text, f"module {name}")}
         refs = await self._refs(name, wanted)
@@ -109,6 +114,7 @@ class FakeHelm:
     async def uninstall(self, name: str, *, keep_record: bool = False) -> None:
         """Removes a release and its objects."""
         self._count("uninstall", name)
+        self.history.append(f"{name} uninstall")
         records = await self._records(name)
         if not records:
             return
@@ -215,7 +221,9 @@ def release_secret(
 def _render(request: ChartRequest) -> tuple[Document, ...]:
     folder = request.module_dir / "templates"
     files = sorted(folder.rglob("*.yaml")) if folder.is_dir() else []
-    pieces = (f"---\n# Source: {request.name}/templates/{file.name}\n{file.read_text()}\n" for file in files)
+    values = jsondoc.dumps(jsondoc.dumps(request.values).decode()).decode()
+    texts = ((file.name, file.read_text().replace(ALL_VALUES, values)) for file in files)
+    pieces = (f"---\n# Source: {request.name}/templates/{name}\n{text}\n" for name, text in texts)
     return manifest.documents("".join(pieces))
 
 

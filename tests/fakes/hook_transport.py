@@ -45,6 +45,19 @@ class HookRun:
         assert isinstance(contexts, list)
         return [context for context in contexts if isinstance(context, dict)]
 
+    def values(self) -> JsonObject:
+        """Returns all values that it is given."""
+        return self._document("VALUES_PATH")
+
+    def config_values(self) -> JsonObject:
+        """Returns what of them is from the ConfigMap."""
+        return self._document("CONFIG_VALUES_PATH")
+
+    def _document(self, variable: str) -> JsonObject:
+        document = jsondoc.loads(Path(self.environment[variable]).read_bytes())
+        assert isinstance(document, dict)
+        return document
+
     def write(self, variable: str, data: bytes) -> None:
         """Writes the file whose path is in a variable, such as `VALUES_JSON_PATCH_PATH`."""
         Path(self.environment[variable]).write_bytes(data)

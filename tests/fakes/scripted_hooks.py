@@ -9,7 +9,7 @@ from addon_operator.documents import jsondoc, yamldoc
 from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.hooks.call import ENABLED_SCRIPT
 from addon_operator.kube.refs import metadata_of
-from tests.fakes.hook_transport import HookRun, print_file
+from tests.fakes.hook_transport import HookFunction, HookRun, print_file
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,14 +36,18 @@ class ScriptedHooks:
 
     Attributes:
         runs: hook and the contexts that it was shown, as `binding`, `binding: type` or `binding: event object`.
+        history: hook and contexts as `HOOK CONTEXTS`; a bench has helm's operations in it, too.
         answers: hook -> what its next runs do.
+        scripts: hook, or `module/enabled` -> what all of its runs do instead.
         failing: hooks that fail in each run.
         kinds: name of a `kubernetes` binding -> its kind, of all hooks that were asked for their configuration.
     """
 
     def __init__(self) -> None:
         self.runs: list[tuple[str, str]] = []
+        self.history: list[str] = []
         self.answers: dict[str, list[Answer]] = {}
+        self.scripts: dict[str, HookFunction] = {}
         self.failing: set[str] = set()
         self.kinds: dict[str, str] = {}
 
@@ -60,13 +64,20 @@ class ScriptedHooks:
         return await print_file(run)
 
     async def run(self, run: HookRun) -> int:
-        """Does what the next answer says; an `enabled` script says what is in its file."""
+        """Does what the script or the next answer says; an `enabled` script without one says what is in its file."""
+        name = f"{run.hook.module or 'global'}/{run.hook.name.removeprefix('hooks/')}"
+        script = self.scripts.get(name)
         if run.hook.name == ENABLED_SCRIPT:
+            if script is not None:
+                return await script(run)
             run.write("MODULE_ENABLED_RESULT", run.path.read_bytes())
             return 0
-        name = f"{run.hook.module or 'global'}/{run.hook.name.removeprefix('hooks/')}"
         contexts = run.contexts()
-        self.runs.append((name, ", ".join(map(_title, contexts))))
+        title = ", ".join(map(_title, contexts))
+        self.runs.append((name, title))
+        self.history.append(f"{name} {title}")
+        if script is not None:
+            return await script(run)
         answer = self.answers.get(name, []).pop(0) if self.answers.get(name) else Answer()
         await asyncio.sleep(answer.lasts_s)
         if answer.breaks:
