@@ -27,6 +27,7 @@ from addon_operator.hooks.hook import Hook, LoadedHooks
 from addon_operator.kube.filters import Filters
 from addon_operator.kube.refs import CONFIG_MAPS, SECRETS, Resource, metadata_of
 from addon_operator.metrics.operator import Metrics
+from addon_operator.modules.module import split_directory_name
 from addon_operator.process.private_directory import PrivateDirectory
 from addon_operator.settings import Settings
 from addon_operator.tasks.queue import Handler
@@ -38,7 +39,7 @@ from tests.fakes.api_objects import BEGINNING
 from tests.fakes.api_server import FakeApiServer
 from tests.fakes.bound_kind import BoundKind
 from tests.fakes.gate import Gate
-from tests.fakes.helm import FakeHelm, release_secret
+from tests.fakes.helm import ALL_VALUES, FakeHelm, release_secret
 from tests.fakes.hook_transport import FakeHookTransport
 from tests.fakes.scripted_hooks import Answer, ScriptedHooks
 from tests.fakes.webhook_caller import WebhookCaller
@@ -164,6 +165,18 @@ class Bench:
         """The releases that carry our mark, by name."""
         return self.operator.deployment.owned()
 
+    def deployed(self, name: str) -> dict[str, JsonValue] | None:
+        """The data of a ConfigMap that a template of `write_template` made; None if there is none."""
+        found = self.api.find(CONFIG_MAPS, NAMESPACE, name)
+        data = (found or {}).get("data")
+        return data if isinstance(data, dict) else None
+
+    def metric(self, series: str) -> float:
+        """The value of a built-in series, as `module_held{module="a"}`; 0 if there is none."""
+        lines = self.metrics.render().decode().splitlines()
+        found = next((line for line in lines if line.startswith(f"addon_operator_{series} ")), "0")
+        return float(found.rpartition(" ")[2])
+
     def webhooks(self) -> list[str]:
         """Names the webhooks that are registered, and the definitions whose objects are converted."""
         converted = [
@@ -275,7 +288,8 @@ def play(
 
     Args:
         root: the directory.
-        hooks: `global/name` or `module/name` -> configuration; the modules are enabled.
+        hooks: `global/name` or `module/name` -> configuration; the modules are enabled. With `010-module/name`, the
+            directory has a number, and the module its place in the order.
         steps: what happens then.
         answers: what the first runs of hooks do.
         lists_at_once: whether the API server answers for the kinds of hooks from the beginning.
@@ -283,7 +297,7 @@ def play(
     """
     (root / "global").mkdir()
     (root / "modules").mkdir()
-    modules = sorted({name.split("/")[0] for name in hooks} - {"global"})
+    modules = sorted({split_directory_name(name.split("/")[0], 0)[1] for name in hooks} - {"global"})
     (root / "modules/values.yaml").write_text("".join(f"{name}Enabled: true\n" for name in modules))
     for name, config in hooks.items():
         write_hook(root, name, config)
@@ -319,12 +333,13 @@ def write_hook(root: Path, name: str, config: str) -> None:
     path.chmod(0o755)
 
 
-def write_template(root: Path, module: str, **data: JsonValue) -> None:
-    """Writes the only template of a module: a ConfigMap with the module's name."""
-    document: JsonObject = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": module}, "data": {**data}}
-    path = root / "modules" / module / "templates" / "configmap.yaml"
+def write_template(root: Path, directory: str, **data: JsonValue) -> None:
+    """Writes the only template of a module: a ConfigMap with the module's name; data may be `ALL_VALUES`."""
+    name = split_directory_name(directory, 0)[1]
+    document: JsonObject = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {**data}}
+    path = root / "modules" / directory / "templates" / "configmap.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(yamldoc.dump(document))
+    path.write_text(yamldoc.dump(document).replace(f"'{ALL_VALUES}'", ALL_VALUES))
 
 
 def hook_file(root: Path, name: str) -> Path:
