@@ -165,6 +165,12 @@ class Bench:
         """The releases that carry our mark, by name."""
         return self.operator.deployment.owned()
 
+    @property
+    def listed(self) -> dict[str, list[str]]:
+        """The tasks of all queues that have any, as `queue list` shows them."""
+        queues = self.operator.inspector.queues()
+        return {queue.name: [task.description for task in queue.tasks] for queue in queues if queue.tasks}
+
     def deployed(self, name: str) -> dict[str, JsonValue] | None:
         """The data of a ConfigMap that a template of `write_template` made; None if there is none."""
         found = self.api.find(CONFIG_MAPS, NAMESPACE, name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.kube.refs import CUSTOM_RESOURCE_DEFINITIONS, Resource, metadata_of
 from tests.fakes.api_server import FakeApiServer
@@ -31,12 +33,13 @@ class BoundKind:
         resource = self.resource
         return (resource.group, resource.version, resource.plural) in self._api.objects.kinds
 
-    def change(self, event: str, name: str, **fields: JsonValue) -> None:
+    def change(self, event: str, name: str, *, labels: Mapping[str, str] | None = None, **fields: JsonValue) -> None:
         """Somebody creates (`Added`), changes or deletes an object.
 
         Args:
             event: as hooks see it.
             name: of the object.
+            labels: of the object; None leaves those that it has.
             fields: of the object, in the place of those that it has.
         """
         if event == "Deleted":
@@ -46,9 +49,10 @@ class BoundKind:
         assert (existing is None) is (event == "Added"), f"{name}: {event}"
         metadata: JsonObject = {"name": name, "namespace": self._namespace} if self._namespace else {"name": name}
         changes = {"n": str(metadata_of(existing).get("resourceVersion"))} if existing else {}
+        kept = metadata_of(existing).get("labels", {}) if existing else {}
         document: JsonObject = {
             "apiVersion": self.resource.api_version, "kind": self.resource.kind,
-            "metadata": {**metadata, "annotations": {**changes}},
+            "metadata": {**metadata, "labels": kept if labels is None else {**labels}, "annotations": {**changes}},
         }  # fmt: skip
         self._api.put({**document, **fields})
 

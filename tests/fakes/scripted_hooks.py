@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections import defaultdict
 
 from addon_operator.documents import jsondoc, yamldoc
 from addon_operator.documents.jsondoc import JsonObject, JsonValue
@@ -36,6 +37,7 @@ class ScriptedHooks:
 
     Attributes:
         runs: hook and the contexts that it was shown, as `binding`, `binding: type` or `binding: event object`.
+        contexts: hook -> the contexts of each of its runs, whole.
         history: hook and contexts as `HOOK CONTEXTS`; a bench has helm's operations in it, too.
         answers: hook -> what its next runs do.
         scripts: hook, or `module/enabled` -> what all of its runs do instead.
@@ -45,6 +47,7 @@ class ScriptedHooks:
 
     def __init__(self) -> None:
         self.runs: list[tuple[str, str]] = []
+        self.contexts = defaultdict[str, list[list[JsonObject]]](list)
         self.history: list[str] = []
         self.answers: dict[str, list[Answer]] = {}
         self.scripts: dict[str, HookFunction] = {}
@@ -75,6 +78,7 @@ class ScriptedHooks:
         contexts = run.contexts()
         title = ", ".join(map(_title, contexts))
         self.runs.append((name, title))
+        self.contexts[name].append(contexts)
         self.history.append(f"{name} {title}")
         if script is not None:
             return await script(run)
