@@ -1,4 +1,4 @@
-"""What follows from the reactions of hooks: values, modules that come and go, files that change, outages.
+"""What follows from the reactions of hooks: modules that come and go, files that change, outages; the order of a start.
 
 Source: contract.md 3.1, 3.3, 3.4, 3.5, 3.7, 5.4.
 """
@@ -17,7 +17,6 @@ from tests.cluster.operator import (
     config_map,
     config_map_chart,
     eventually,
-    hold,
     noting_hook,
     operator,
 )
@@ -37,10 +36,6 @@ def done(made: Operator) -> list[str]:
         r" task done .*task=(\S+) task_id=\d+ event_id=\S+(?: scope=(\"[^\"]*\"|\S+))? reason", made.text()
     )
     return [f"{kind} {scope}".strip() for kind, scope in found]
-
-
-def count_done(made: Operator, kind: str) -> int:
-    return sum(task.split()[0] == kind for task in done(made))
 
 
 def test_the_golden_order_of_a_start(cluster: DevCluster, tmp_path: Path) -> None:
@@ -86,51 +81,6 @@ def test_the_golden_order_of_a_start(cluster: DevCluster, tmp_path: Path) -> Non
         assert (before, after) == tuple(
             {"binding": name, "snapshots": {"maps": []}} for name in ("beforeHelm", "afterHelm")
         )
-
-
-def test_values_that_reactions_change(cluster: DevCluster, tmp_path: Path) -> None:
-    """A run of the module follows, or a converge; not where somebody waits for a Synchronization and goes on anyway."""
-    with operator(cluster, tmp_path) as made:
-
-        def obeying(name: str, body: str = "", **fields: JsonValue) -> str:
-            return noting_hook(name, bindings(kubernetes=[made.watching(name, name, **fields)]), f"{body}\n{OBEY}")
-
-        made.files({"modules/values.yaml": "appEnabled: true\n", "global-hooks/facts.sh": obeying("facts")})
-        keys = {"own": "app.own", "early": "app.early", "late": "app.late", "fact": "global.fact"}
-        data = "\n".join(f'{key}: {{{{ .Values.{path} | default "-" | quote }}}}' for key, path in keys.items())
-        made.module("app", {
-            **config_map_chart("app", data),
-            "hooks/own.sh": obeying("own"),
-            "hooks/free.sh": obeying("free", hold("free"), queue="free", waitForSynchronization=False),
-        })  # fmt: skip
-        made.create(
-            config_map("facts", labels={"app": "facts"}, data={"global.fact": "1"}),
-            config_map("own", labels={"app": "own"}, data={"app.early": "2"}),
-            config_map("free", labels={"app": "free"}, data={"app.late": "3"}),
-        )
-        made.start_ready()
-        assert made.deployed("app") == {"own": "-", "early": "2", "late": "-", "fact": "1"}
-        eventually(lambda: count_done(made, "ConvergeModules") == 1)  # its line follows when it is ready already
-        assert count_done(made, "ModuleRun") == 1
-        # Nobody has waited for this one.
-        made.touch("go-free")
-        eventually(lambda: made.deployed("app") == {"own": "-", "early": "2", "late": "3", "fact": "1"})
-        made.create(config_map("own1", labels={"app": "own"}, data={"app.own": "4"}))
-        eventually(lambda: made.deployed("app") == {"own": "4", "early": "2", "late": "3", "fact": "1"})
-        made.wait_idle()
-        assert made.text().count("scope=app reason=Kubernetes-Change-ModuleValues") == 2
-        assert (count_done(made, "ModuleRun"), count_done(made, "ConvergeModules")) == (3, 1)
-        # The same values again change nothing.
-        made.create(config_map("own2", labels={"app": "own"}, data={"app.own": "4"}))
-        eventually(lambda: made.told("own")[-1] == "own Added own2")
-        made.wait_idle()
-        assert count_done(made, "ModuleRun") == 3
-
-        made.create(config_map("facts1", labels={"app": "facts"}, data={"global.fact": "5"}))
-        eventually(lambda: made.deployed("app")["fact"] == "5")
-        made.wait_idle()
-        assert made.in_log("reason=Kubernetes-Change-GlobalValues")
-        assert (count_done(made, "ModuleRun"), count_done(made, "ConvergeModules")) == (4, 2)
 
 
 def test_a_module_that_comes_and_goes(cluster: DevCluster, tmp_path: Path) -> None:
@@ -224,44 +174,3 @@ def test_outages(cluster: DevCluster, tmp_path: Path) -> None:
         made.start_ready()
         made.create(config_map("e", labels={"app": "x"}))
         eventually(lambda: made.told("h")[3:] == ["maps Synchronization c d", "maps Added e"])
-
-
-def test_a_module_shows_its_hook_that_fails_in_a_queue_of_its_own(cluster: DevCluster, tmp_path: Path) -> None:
-    with operator(cluster, tmp_path) as made:
-        config = bindings(kubernetes=[made.watching("maps", "x", queue="aside")])
-        made.files({"modules/values.yaml": "labEnabled: true\n"})
-        made.module("lab", {"hooks/h.sh": noting_hook("lab", config, "[ ! -e $OUT/ill ] || { echo ill >&2; exit 3; }")})
-        made.start_ready()
-        made.touch("ill")
-        made.create(config_map("a", labels={"app": "x"}))
-        error = eventually(lambda: made.modules()["lab"]["lastError"])
-        assert error == "in queue aside: hook hooks/h.sh of module lab: run ended with exit code 3: ill"
-        assert made.modules()["lab"]["state"] == "ready"
-        (tmp_path / "ill").unlink()
-        eventually(lambda: made.modules()["lab"]["lastError"] is None)
-
-
-def test_a_reaction_that_is_badly_declared(cluster: DevCluster, tmp_path: Path) -> None:
-    """In a module's hook: the module waits until it is mended, its neighbour does not. In a global hook: no start."""
-    with operator(cluster, tmp_path) as made:
-        maps = made.watching("maps", "x")
-        bad = bindings(schedule=[{"crontab": "soon", "includeSnapshotsFrom": ["map"]}], kubernetes=[maps])
-        good = bindings(schedule=[{"crontab": NEVER, "includeSnapshotsFrom": ["maps"]}], kubernetes=[maps])
-        made.files({"modules/values.yaml": "badEnabled: true\ngoodEnabled: true\n"})
-        made.module("010-bad", {"hooks/h.sh": noting_hook("bad", bad)})
-        made.module("010-good", {"hooks/h.sh": noting_hook("good", good)})
-        made.start()
-        error = str(eventually(lambda: made.modules()["bad"]["lastError"]))
-        assert error.startswith("hook hooks/h.sh of module bad: bad configuration:\n  - schedule[0].crontab: ")
-        assert "\n  - schedule[0].includeSnapshotsFrom: 'map' binding name not found" in error
-        eventually(lambda: made.told("good") == ["maps Synchronization"])
-        made.module("010-bad", {"hooks/h.sh": noting_hook("bad", good)})
-        made.wait_ready()
-        assert made.told("bad") == ["maps Synchronization"]
-        assert made.stop() == 0
-
-        made.files({"global-hooks/h.sh": noting_hook("global", bad)})
-        made.start()
-        assert made.process is not None
-        assert made.process.wait(timeout=60) == 1
-        assert error.replace("hook hooks/h.sh of module bad", "global hook h.sh") in made.text()

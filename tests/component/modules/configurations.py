@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 
+from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from tests.fakes.bench import Bench
 
 Play = Callable[..., Bench]
@@ -19,6 +21,16 @@ EVERY_5_MINUTES = "schedule: [{name: often, crontab: '*/5 * * * *'}]\n"
 STARTUP, SYNCHRONIZATION, BEFORE_HELM, AFTER_DELETE = (
     ("alpha/x", what) for what in ("onStartup", "pods: Synchronization", "beforeHelm", "afterDeleteHelm")
 )
+
+
+def bindings(**keys: JsonValue) -> str:
+    """A configuration with these keys, as `play` wants it."""
+    return "".join(f"{key}: {json.dumps(value)}\n" for key, value in keys.items())
+
+
+def watching(name: str, app: str, **fields: JsonValue) -> JsonObject:
+    """A `kubernetes` binding to ConfigMaps that have the label `app`."""
+    return {"name": name, "kind": "ConfigMap", "labelSelector": {"matchLabels": {"app": app}}, **fields}
 
 
 def validating(*names: str) -> str:
