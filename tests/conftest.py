@@ -11,6 +11,8 @@ import pytest
 import structlog
 from hypothesis import settings
 
+from addon_operator.devcluster import DevCluster
+
 _HERE: Final = Path(__file__).parent
 _DIRECTORIES: Final = {"component": 1, "unit": 2}
 
@@ -31,6 +33,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--seed", type=int, default=None, help="what random cases are drawn from")
     group.addoption("--case", default=None, help="run only this case of a robustness test with many")
     group.addoption("--minutes", type=float, default=None, help="how long each robustness test may take")
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
+    """The whole control plane; tests keep to namespaces of their own (`cluster.namespace()`).
+
+    It fails with "run `make tools`" where the programs are missing.
+    """
+    with DevCluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
 
 
 @pytest.fixture(autouse=True)

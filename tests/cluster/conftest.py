@@ -1,4 +1,4 @@
-"""One real control plane for all tests of this directory."""
+"""What holds for tests against the real control plane (`cluster` in tests/conftest.py)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from addon_operator.devcluster import DevCluster
 
 _HERE = Path(__file__).parent
 
@@ -17,16 +15,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _HERE in item.path.parents:
             item.add_marker(pytest.mark.cluster)
-
-
-@pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
-    """The whole control plane; tests keep to namespaces of their own (`cluster.namespace()`).
-
-    It fails with "run `make tools`" where the programs are missing.
-    """
-    with DevCluster(tmp_path_factory.mktemp("cluster")) as running:
-        yield running
 
 
 @pytest.fixture(autouse=True)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
 from addon_operator.devcluster import DevCluster
-from addon_operator.devcluster.commands import API_ONLY
 from addon_operator.kube.client import ApiServer, KubeClient
 from tests.connection import transport
 from tests.fakes.api_server import FakeApiServer
@@ -24,13 +23,6 @@ class Site:
     namespace: str
 
 
-@pytest.fixture(scope="session")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
-    """A real API server, without controllers: nobody else changes objects."""
-    with DevCluster(tmp_path_factory.mktemp("plane"), components=API_ONLY) as running:
-        yield running
-
-
 @pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.cluster)])
 async def site(request: pytest.FixtureRequest) -> AsyncIterator[Site]:
     """The same for each of them."""
@@ -38,7 +30,7 @@ async def site(request: pytest.FixtureRequest) -> AsyncIterator[Site]:
         api = FakeApiServer(namespaces=["default", "ours"])
         yield Site(api, KubeClient(api), "ours")
         return
-    cluster: DevCluster = request.getfixturevalue("plane")
+    cluster: DevCluster = request.getfixturevalue("cluster")
     namespace = await asyncio.to_thread(cluster.namespace)
     async with transport(cluster.kubeconfig) as connection:
         yield Site(connection, KubeClient(connection), namespace)
