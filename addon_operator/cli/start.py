@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # it comes with the operator
     from structlog.typing import FilteringBoundLogger
 
 
-def _import_app() -> ModuleType:
+def import_app() -> ModuleType:
     """Imports the operator, which takes half a second that --help and wrong settings do not need."""
     # structlog draws tracebacks with rich if that is installed: 3 MB and 0.1 s for what the log never shows.
     sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # Python's way to mark a module as missing
@@ -53,7 +53,7 @@ def start(*, once: bool, **values: object) -> None:
         for line in str(error).splitlines():
             click.echo(f"Error: {line}", err=True)
         sys.exit(1)
-    app = _import_app()
+    app = import_app()
     sys.exit(exit_status(lambda: app.run(settings, once=once), app.log, json=settings.log_type == "json"))
 
 

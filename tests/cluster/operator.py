@@ -21,6 +21,7 @@ from typing import TypeVar
 from addon_operator.devcluster import DevCluster
 from addon_operator.devcluster.errors import DevClusterError
 from addon_operator.documents.jsondoc import JsonObject, JsonValue, lookup
+from tests.cluster.forks import ForkedProcess
 from tests.cluster.objects import Objects
 
 T = TypeVar("T")
@@ -141,7 +142,7 @@ class Operator:
             f"127.{secrets.randbelow(254) + 1}.{secrets.randbelow(256)}.{secrets.randbelow(254) + 1}",
             _PORT,
         )
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: ForkedProcess | subprocess.Popen[bytes] | None = None
         (root / "modules").mkdir(exist_ok=True)
         base = cluster.environment()
         self._wrap_helm(base.get("HELM_BIN_PATH", "helm"))
@@ -182,14 +183,9 @@ class Operator:
 
     def start(self, *arguments: str) -> None:
         """Starts the process; its log grows in `self.log`."""
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "addon_operator", "start", *arguments],
-                env=self.environment,
-                cwd=self.root,
-                stdout=log,
-                stderr=log,
-            )
+        self.process = ForkedProcess(
+            ["start", *arguments], environment=self.environment, directory=self.root, log=self.log
+        )
 
     def start_ready(self) -> None:
         """Starts the process and waits for the end of the first converge."""
@@ -267,6 +263,8 @@ class Operator:
     def processes(self) -> dict[int, str]:
         """The processes that this operator has started, itself included, and that still run: pid -> command."""
         found = {}
+        if self.process is not None and self.process.poll() is None:
+            found[self.process.pid] = "addon-operator start"
         for directory in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 if f"OUT={self.root}".encode() in (directory / "environ").read_bytes().split(b"\0"):
