@@ -25,8 +25,6 @@ AROUND = {"global-hooks/around.sh": noting_hook("around", "beforeAll: 1\nafterAl
 ALPHA = config_map_chart(
     "alpha", 'own: {{ .Values.alpha.own | default "-" | quote }}\nof: {{ .Values.global.of | default "-" | quote }}'
 )
-# Something that waits at a gate, and says so.
-GATE = 'touch "$OUT/at-{0}"; until [ -e "$OUT/{0}" ]; do sleep 0.02; done'
 WITH_SCRIPT = '#!/bin/bash\njq .scripted.run "$CONFIG_VALUES_PATH" | sed s/null/false/ >"$MODULE_ENABLED_RESULT"\n'
 
 
@@ -268,106 +266,6 @@ def test_config_patches_of_hooks_and_edits_of_others_at_the_same_time(cluster: D
         assert made.stop() == 0
         made.start_ready()
         assert made.ask("/module/alpha/config.json") == {"alpha": {"ca": "once"}}
-
-
-def test_edits_before_and_during_a_converge(cluster: DevCluster, tmp_path: Path) -> None:
-    with operator(cluster, tmp_path) as made:
-        made.files({**AROUND, "modules/values.yaml": "alphaEnabled: true\nbetaEnabled: true\nslowEnabled: true\n"})
-        made.files({"global-hooks/first.sh": noting_hook("first", "onStartup: 1", GATE.format("go"))})
-        made.files({"go-script": "", "go-alpha": ""})
-        made.module("010-alpha", module_hook("alpha", body=GATE.format("go-alpha")))
-        script = f"#!/bin/bash\n{GATE.format('go-script')}\necho true >$MODULE_ENABLED_RESULT\n"
-        made.module("015-slow", {"enabled": script})
-        made.module("020-beta", module_hook("beta"))
-        converge = ["around beforeAll", "alpha beforeHelm", "beta beforeHelm", "around afterAll"]
-
-        # Before the converge: no second one.
-        made.start()
-        eventually(lambda: made.runs() == ["first onStartup"])
-        made.configure({"global": "of: 1"})
-        eventually(lambda: "ApplyKubeConfigValues" in made.queue())
-        (made.root / "go").touch()
-        made.wait_ready()
-        made.wait_idle()
-        assert made.runs() == ["first onStartup", *converge]
-        assert made.seen()[1]["config"] == {"global": {"of": 1}}
-
-        def while_held(edit: dict[str, str | None], gate: str) -> list[str]:
-            """Starts a converge that is held at a gate, edits, lets it go on; answers what runs after that."""
-            (made.root / gate).unlink()
-            (made.root / f"at-{gate}").unlink()
-            made.configure({"global": f"of: {len(made.runs())}"})
-            eventually((made.root / f"at-{gate}").exists)
-            before = made.runs()
-            made.configure(edit)
-            eventually(lambda: "ApplyKubeConfigValues" in made.queue())
-            (made.root / gate).touch()
-            eventually(lambda: since(made, before)()[-1:] == ["around afterAll"])
-            made.wait_idle()
-            return since(made, before)()
-
-        # While a module runs: the rest of the converge is dropped, a new one begins.
-        assert while_held({"global": "of: again"}, "go-alpha") == converge
-        # While the `enabled` scripts are asked: no module runs for a plan that is old already.
-        assert while_held({"global": "of: planned"}, "go-script") == converge
-        # A section: the run that waits is enough, one that is at work is repeated.
-        assert while_held({"beta": "own: 1"}, "go-alpha") == converge[2:]
-        beta = [run["config"] for run in made.seen() if run["hook"] == "beta"][-1]
-        assert isinstance(beta, dict)
-        assert beta["beta"] == {"own": 1}
-        assert while_held({"alpha": "own: 1"}, "go-alpha") == converge[1:]
-        # A flag that really changes something is like the global section.
-        after = while_held({"betaEnabled": "false"}, "go-alpha")
-        assert after == ["around beforeAll", "alpha beforeHelm", "around afterAll"]
-
-
-def test_an_edit_ends_the_sleep_after_a_failure(cluster: DevCluster, tmp_path: Path) -> None:
-    """The delays are so long that nothing would come of waiting."""
-    with operator(cluster, tmp_path, {"TASK_RETRY_FIRST": "1h", "TASK_RETRY_MOST": "1h"}) as made:
-        wants = "jq -e .{}.well \"$CONFIG_VALUES_PATH\" || {{ echo 'not well' >&2; exit 1; }}"
-        made.files({"modules/values.yaml": "alphaEnabled: true\n"})
-        made.files({"global-hooks/g.sh": noting_hook("g", "onStartup: 1", wants.format("global"))})
-        made.module("010-alpha", module_hook("alpha", body=wants.format("alpha")))
-        made.start()
-
-        def sleeps(task: str) -> bool:
-            text = made.queue()
-            return text.startswith(f"sleep after fail for 3600s\n{task}")
-
-        eventually(lambda: sleeps("GlobalHookRun:main:onStartup:g.sh:OperatorStartup:failures 1"))
-        made.configure({"global": "well: true"})
-        eventually(lambda: sleeps("ModuleRun:main:alpha:OperatorStartup:failures 1"))
-        # One that does not help, and one that is refused.
-        made.configure({"alpha": "well: false"})
-        eventually(lambda: sleeps("ModuleRun:main:alpha:OperatorStartup:failures 2"))
-        made.configure({"alpha": "["})
-        eventually(lambda: made.metric("config_values_errors_total") == 1)
-        made.configure({"alpha": "well: true"})
-        made.wait_ready()
-        made.wait_idle()
-        assert made.runs() == ["g onStartup"] * 2 + ["alpha beforeHelm"] * 3
-
-
-def test_an_edit_while_another_one_is_being_applied_is_not_lost(cluster: DevCluster, tmp_path: Path) -> None:
-    script = (
-        "#!/bin/bash\n"
-        'if [ -e "$OUT/hold" ]; then touch "$OUT/held"; while [ -e "$OUT/hold" ]; do sleep 0.02; done; fi\n'
-        'echo true >"$MODULE_ENABLED_RESULT"\n'
-    )
-    with operator(cluster, tmp_path) as made:
-        chart = config_map_chart(
-            "alpha", 'own: {{ .Values.alpha.own | quote }}\nof: {{ .Values.global.of | default "-" | quote }}'
-        )
-        made.module(
-            "010-alpha", {**chart, "enabled": script, "values.yaml": "alpha: {own: none}\nalphaEnabled: true\n"}
-        )
-        made.start_ready()
-        (tmp_path / "hold").touch()
-        made.configure({"alpha": "own: first"})
-        eventually((tmp_path / "held").exists, what="the first edit is being applied")
-        made.configure({"global": "of: second"})
-        (tmp_path / "hold").unlink()
-        eventually(lambda: made.deployed("alpha") == {"own": "first", "of": "second"}, what="both edits in force")
 
 
 def test_nothing_that_a_hook_wants_is_done_while_its_config_patch_cannot_be_written(

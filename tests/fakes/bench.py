@@ -13,7 +13,6 @@ from typing import Final
 
 from addon_operator.app.assembly import build
 from addon_operator.app.edges import Edges, OnHelmOperation
-from addon_operator.documents import yamldoc
 from addon_operator.documents.jsondoc import JsonObject, JsonValue
 from addon_operator.helm.release import (
     ENABLED_BY_ANNOTATION,
@@ -39,13 +38,14 @@ from tests.fakes.api_objects import BEGINNING
 from tests.fakes.api_server import FakeApiServer
 from tests.fakes.bound_kind import BoundKind
 from tests.fakes.gate import Gate
-from tests.fakes.helm import ALL_VALUES, FakeHelm, release_secret
+from tests.fakes.helm import FakeHelm, release_secret
 from tests.fakes.hook_transport import FakeHookTransport
+from tests.fakes.module_files import hook_file, write_enabled_script, write_hook, write_template
 from tests.fakes.scripted_hooks import Answer, ScriptedHooks
 from tests.fakes.webhook_caller import WebhookCaller
 from tests.fakes.webhook_listener import FakeWebhookListener
 
-__all__ = ["Answer", "Bench", "hook_file", "play", "write_hook", "write_template"]
+__all__ = ["Answer", "Bench", "hook_file", "play", "write_enabled_script", "write_hook", "write_template"]
 
 NAMESPACE: Final = "ns"
 _CONFIG_MAP: Final = "cm"
@@ -329,26 +329,3 @@ def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
-
-
-def write_hook(root: Path, name: str, config: str) -> None:
-    """Writes a hook's file, with its configuration."""
-    path = hook_file(root, name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"configVersion: v1\n{config}")
-    path.chmod(0o755)
-
-
-def write_template(root: Path, directory: str, **data: JsonValue) -> None:
-    """Writes the only template of a module: a ConfigMap with the module's name; data may be `ALL_VALUES`."""
-    name = split_directory_name(directory, 0)[1]
-    document: JsonObject = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {**data}}
-    path = root / "modules" / directory / "templates" / "configmap.yaml"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(yamldoc.dump(document).replace(f"'{ALL_VALUES}'", ALL_VALUES))
-
-
-def hook_file(root: Path, name: str) -> Path:
-    """Where a hook's file is."""
-    scope, file = name.split("/")
-    return root / "global" / file if scope == "global" else root / "modules" / f"{scope}/hooks" / file
