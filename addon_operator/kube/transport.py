@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import socket
-import weakref
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, Self
@@ -22,13 +20,12 @@ from addon_operator.kube.credentials import Credentials
 from addon_operator.kube.http_errors import refusal, unreachable
 from addon_operator.kube.reachability import Reachability
 from addon_operator.kube.refs import path_template
+from addon_operator.kube.sockets import Sockets
 from addon_operator.retry import TokenBucket
 
 _GATEWAY: Final = frozenset({502, 503, 504})
 # Not longer: a connection on which nothing happens may be dead, and the next request would find out by its deadline.
 _KEEPALIVE_S = 15.0
-_TLS_GOODBYE_S = 1.0
-_CLOSED_WITHIN_S = 5.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,10 +81,10 @@ class HttpTransport:
         self.reachability = Reachability()
         self._limiter = limiter
         self._on_request = on_request
-        self._sockets = weakref.WeakSet[socket.socket]()
+        self._sockets = Sockets()
         # The server's compression costs more time than a cluster's own network saves.
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, socket_factory=self._socket, keepalive_timeout=_KEEPALIVE_S),
+            connector=aiohttp.TCPConnector(limit=0, socket_factory=self._sockets.open, keepalive_timeout=_KEEPALIVE_S),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
             headers={"User-Agent": "addon-operator", "Accept-Encoding": "identity"},
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -128,23 +125,7 @@ class HttpTransport:
     async def close(self) -> None:
         """Closes all connections; waits a moment for those that say goodbye to the server, then hangs up."""
         await self._session.close()
-        for still_open in await self._open_after(_TLS_GOODBYE_S):
-            with contextlib.suppress(OSError):
-                still_open.shutdown(socket.SHUT_RDWR)
-        await self._open_after(_CLOSED_WITHIN_S)
-
-    async def _open_after(self, limit_s: float) -> list[socket.socket]:
-        """Waits until all sockets are closed, and returns those that are not."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(limit_s):
-                while any(opened.fileno() >= 0 for opened in self._sockets):  # noqa: ASYNC110 -- they tell nobody
-                    await asyncio.sleep(0.005)
-        return [opened for opened in self._sockets if opened.fileno() >= 0]
-
-    def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
-        made = _socket(address)
-        self._sockets.add(made)
-        return made
+        await self._sockets.closed()
 
     async def request(
         self,
@@ -307,16 +288,6 @@ class HttpTransport:
             yield
         except (aiohttp.ClientError, OSError) as error:
             raise unreachable(str(call), self.credentials.host, error) from error
-
-
-def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """Makes a socket that notices within a minute when the other side is gone without a word."""
-    made = socket.socket(*address[:3])
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
-    return made
 
 
 def _hang_up(response: aiohttp.ClientResponse) -> None:

@@ -259,8 +259,11 @@ class Run:
 
     def _freeze(self, back: int) -> None:
         versions = self._between.versions
-        at = versions[-1 - back][1] if len(versions) > back else self._began_at
-        late = [point for point, version in versions if version > at]
+        # The answer to a deletion has no version: it is the one before it then.
+        old = range(max(len(versions) - back, 0))
+        last = max((place for place in old if versions[place][1]), default=-1)
+        at = versions[last][1] if last >= 0 else self._began_at
+        late = [point for place, (point, version) in enumerate(versions) if place > last or version > at]
         self.hidden = frozenset(
             point.what.split(_SECRET_OF)[1].rpartition(".v")[0] for point in late if _SECRET_OF in point.what
         )

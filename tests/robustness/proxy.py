@@ -23,6 +23,7 @@ import yarl
 from aiohttp import web
 
 from addon_operator.devcluster import DevCluster
+from addon_operator.kube.sockets import Sockets
 from tests.robustness.faults import STALL_S, Fault, Faults, expired_event, refusal
 from tests.robustness.requests import Call, Numbers, Point, Target, counts
 
@@ -159,7 +160,8 @@ class Proxy:
         runner = web.AppRunner(
             application, access_log=None, handler_cancellation=True, shutdown_timeout=_CLOSE_WITHIN_S
         )
-        connector = aiohttp.TCPConnector(ssl=self._tls, limit=0)
+        sockets = Sockets()
+        connector = aiohttp.TCPConnector(ssl=self._tls, limit=0, socket_factory=sockets.open)
         timeout = aiohttp.ClientTimeout(total=None)
         async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as self._session:
             await runner.setup()
@@ -174,6 +176,7 @@ class Proxy:
                 gate.close()
             finally:
                 await runner.cleanup()
+        await sockets.closed()
 
     async def _gate(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """A process says what it is and may go on when it is answered."""

@@ -174,7 +174,7 @@ async def test_server_that_says_no_goodbye_is_hung_up_on(tmp_path: Path) -> None
         serving = asyncio.create_task(asyncio.to_thread(answer, listening))
         async with connected(kubeconfig) as (transport, _):
             assert await transport.request("GET", "/x") == b"{}"
-        left = [opened for opened in transport._sockets if opened.fileno() >= 0]
+        left = transport._sockets.still_open()
         closed.set()
         await serving
     assert left == []
