@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
 import itertools
 import secrets
 from collections.abc import Iterator
-from typing import Final
 
-_PROCESS: Final = secrets.token_hex(4)
 _numbers = itertools.count(1)
 _current: contextvars.ContextVar[str] = contextvars.ContextVar("event_id", default="")
 
@@ -51,4 +50,9 @@ def handling(event_id: str) -> Iterator[None]:
 
 
 def _new() -> str:
-    return f"{_PROCESS}-{next(_numbers)}"
+    return f"{_process()}-{next(_numbers)}"
+
+
+@functools.cache
+def _process() -> str:
+    return secrets.token_hex(4)
