@@ -1,10 +1,11 @@
-"""Lifecycle of global hooks and modules, seen from outside: what runs in which order, with which input."""
+"""Lifecycle of global hooks and modules, seen from outside: what runs in which order, with which input.
+
+What is repeated, and what leads to one more converge, is in `tests/component/modules/test_lifecycle.py`.
+"""
 
 from __future__ import annotations
 
-import functools
 import json
-import re
 import subprocess
 from pathlib import Path
 
@@ -36,10 +37,6 @@ def with_noting_helm(made: Operator) -> None:
 def lifecycle_hook(name: str, *bindings: str, body: str = "") -> str:
     """A module's hook with these bindings, all of order 1."""
     return noting_hook(name, "\n".join(f"{binding}: 1" for binding in bindings), body)
-
-
-def queue_shows(made: Operator, pattern: str) -> bool:
-    return re.search(pattern, made.queue()) is not None
 
 
 def run_of(made: Operator, run: str) -> JsonObject:
@@ -125,128 +122,6 @@ def test_the_golden_order_of_a_start(cluster: DevCluster, tmp_path: Path) -> Non
         left = [path for path in (made.root / "tmp").glob("run-*/**/*") if path.is_file()]
         assert left == []
         assert {path.stat().st_mode & 0o777 for path in (made.root / "tmp").glob("run-*")} == {0o700}
-
-
-def test_a_failing_hook_is_repeated_and_the_order_is_kept(cluster: DevCluster, tmp_path: Path) -> None:
-    """Retry from the hooks before Helm (contract 3.9); what comes after waits; the queue says what is wrong."""
-    with operator(cluster, tmp_path) as made:
-        with_noting_helm(made)
-        fails = 'if [ "$binding" = afterHelm ] && [ ! -e "$OUT/well" ]; then echo "not today" >&2; exit 3; fi'
-        made.files({"modules/values.yaml": "firstEnabled: true\nsecondEnabled: true\n"})
-        hooks = lifecycle_hook("first", "onStartup", "beforeHelm", "afterHelm", body=fails)
-        made.module("010-first", {**config_map_chart("first", "a: b"), "hooks/h.sh": hooks})
-        made.module("020-second", {"hooks/h.sh": lifecycle_hook("second", "onStartup")})
-        made.start()
-
-        def failed_twice() -> str:
-            text = made.queue()
-            assert re.search(r"ModuleRun:main:first:OperatorStartup:failures ([2-9]|\d\d):", text), text
-            return text
-
-        text = eventually(failed_twice)
-        assert "hook hooks/h.sh of module first: run ended with exit code 3: not today" in text
-        assert text.splitlines()[2] == "ModuleRun:main:second:OperatorStartup"
-        assert made.http("/readyz") == (500, "Startup converge in progress")
-        assert "not today" in str(made.modules()["first"]["lastError"])
-        assert made.metric('module_run_errors_total{module="first"}') >= 2
-        (made.root / "well").touch()
-        made.wait_ready()
-
-        runs = made.runs()
-        attempts = runs.count("first afterHelm")
-        assert attempts >= 3
-        # The release is there after the first attempt, so Helm has nothing to do in the others.
-        first = ["first onStartup", "first beforeHelm", "first upgrade", "first afterHelm"]
-        assert runs == [*first, *["first beforeHelm", "first afterHelm"] * (attempts - 1), "second onStartup"]
-        assert made.modules()["first"]["lastError"] is None
-        assert made.revisions("first") == {1: "deployed"}
-
-
-def test_values_changed_after_helm_and_after_all_lead_to_one_more_run(cluster: DevCluster, tmp_path: Path) -> None:
-    with operator(cluster, tmp_path) as made:
-        with_noting_helm(made)
-        found = adding({"/global/found": "by afterAll", "/lateEnabled": True})
-        counted = adding({"/reader/seen": "by afterHelm"})
-        made.files(
-            {
-                "modules/values.yaml": "readerEnabled: true\n",
-                "global-hooks/choose.sh": noting_hook("choose", "beforeAll: 1", adding({"/chosenEnabled": True})),
-                "global-hooks/find.sh": noting_hook("find", "afterAll: 1", found),
-            }
-        )
-        data = 'seen: {{ .Values.reader.seen | default "" }}\nfound: {{ .Values.global.found | default "" }}'
-        hooks = lifecycle_hook("reader", "onStartup", "beforeHelm", "afterHelm", body=(
-            f'if [ "$binding" = afterHelm ]; then {counted}; fi'
-        ))  # fmt: skip
-        made.module("010-reader", {**config_map_chart("reader", data), "hooks/h.sh": hooks})
-        made.module("020-chosen", {"hooks/h.sh": lifecycle_hook("chosen", "onStartup", "beforeHelm")})
-        made.module("030-late", {"hooks/h.sh": lifecycle_hook("late", "onStartup", "beforeHelm")})
-        needs = 'jq -e \'.global.enabledModules | index("late")\' "$VALUES_PATH" >"$MODULE_ENABLED_REASON"'
-        made.module("040-follower", {
-            "enabled": f'#!/bin/bash\n{needs} && r=true || r=false; echo $r >"$MODULE_ENABLED_RESULT"\n',
-            "values.yaml": "followerEnabled: true\n",
-            "hooks/h.sh": lifecycle_hook("follower", "onStartup"),
-        })  # fmt: skip
-        made.start_ready()
-        made.wait_idle()
-
-        upgrade = ["reader beforeHelm", "reader upgrade", "reader afterHelm"]
-        assert made.runs() == [
-            *("choose beforeAll", "reader onStartup", *upgrade, *upgrade),
-            *("chosen onStartup", "chosen beforeHelm", "find afterAll"),
-            *("choose beforeAll", *upgrade, "chosen beforeHelm"),
-            *("late onStartup", "late beforeHelm", "follower onStartup", "find afterAll"),
-        ]
-        assert made.deployed("reader") == {"seen": "by afterHelm", "found": "by afterAll"}
-        assert made.metric('convergence_total{activation="OperatorStartup"}') == 1
-        assert made.metric('convergence_total{activation=""}') == 1
-        log = made.text()
-        assert "reason=AfterHelm-Hooks-Change-Values" in log
-        assert "reason=AfterAll-Hooks-Change-GlobalValues" in log
-
-
-def test_flags_that_a_hook_stores_in_the_config_map_take_effect(cluster: DevCluster, tmp_path: Path) -> None:
-    """`fooEnabled` in a config patch is long-term (contract 3.9) and asks for one more converge; so does removal."""
-    with operator(cluster, tmp_path) as made:
-        remove = """echo '[{"op":"remove","path":"/keptEnabled"}]' >"$CONFIG_VALUES_JSON_PATCH_PATH\""""
-        body = f"""case $(cat "$OUT/wish") in
-          on) {adding({"/keptEnabled": True}, to="CONFIG_VALUES")};;
-          off) {remove};;
-        esac
-        echo nothing >"$OUT/wish\""""
-        made.files({"global-hooks/keep.sh": noting_hook("keep", "afterAll: 1", body), "wish": "on"})
-        made.module("kept", {"hooks/h.sh": lifecycle_hook("kept", "onStartup", "afterDeleteHelm")})
-        made.start_ready()
-        made.wait_idle()
-        assert made.config_data() == {"keptEnabled": "true"}
-        assert made.runs() == ["keep afterAll", "kept onStartup", "keep afterAll"]
-        made.files({"wish": "off"})
-        made.configure({"global": "a: 1"})
-        eventually(lambda: len(made.runs()) == 6)
-        made.wait_idle()
-        assert made.config_data() == {"global": "a: 1"}
-        assert made.runs()[3:] == ["keep afterAll", "kept afterDeleteHelm", "keep afterAll"]
-
-
-def test_modules_of_equal_order_run_side_by_side(cluster: DevCluster, tmp_path: Path) -> None:
-    """Each waits for the other; only the one that fails is repeated; the next order waits for both."""
-    with operator(cluster, tmp_path, {"ADDON_OPERATOR_MODULE_WORKERS": "2"}) as made:
-        meet = 'touch "$OUT/{0}"; until [ -e "$OUT/{1}" ]; do sleep 0.02; done'
-        fails = '\n[ "$binding" != afterHelm ] || [ -e "$OUT/well" ]'
-        made.files({"modules/values.yaml": "aEnabled: true\nbEnabled: true\ncEnabled: true\n"})
-        hooks = {"a": lifecycle_hook("a", "beforeHelm", "afterHelm", body=meet.format("a", "b") + fails)}
-        hooks["b"] = lifecycle_hook("b", "beforeHelm", body=meet.format("b", "a"))
-        for name, hook in hooks.items():
-            made.module(f"010-{name}", {**config_map_chart(name, "a: b"), "hooks/h.sh": hook})
-        made.module("020-c", {"hooks/h.sh": lifecycle_hook("c", "beforeHelm")})
-        made.start()
-        eventually(lambda: queue_shows(made, r"^sleep.*\nModuleRun:main:a:OperatorStartup:failures ([2-9]|\d\d):"))
-        made.files({"well": ""})
-        made.wait_ready()
-        runs = made.runs()
-        assert set(runs[:2]) == {"a beforeHelm", "b beforeHelm"}
-        assert runs.count("b beforeHelm") == 1
-        assert runs[2:] == [*["a afterHelm", "a beforeHelm"] * (len(runs) // 2 - 2), "a afterHelm", "c beforeHelm"]
 
 
 def test_a_module_is_deleted_and_begins_a_new_life(cluster: DevCluster, tmp_path: Path) -> None:
@@ -336,26 +211,3 @@ def test_only_releases_of_ours_without_a_module_are_purged(cluster: DevCluster, 
         assert made.runs() == ["stays beforeDeleteHelm", "stays afterDeleteHelm"]
         assert made.revisions("stays") == {}
         assert made.revisions("gone-a") == made.revisions("self") == made.revisions("foreign") == {1: "deployed"}
-
-
-def test_a_failing_enabled_script_is_asked_again(cluster: DevCluster, tmp_path: Path) -> None:
-    with operator(cluster, tmp_path) as made:
-        made.files({
-            "modules/values.yaml": "askEnabled: true\n",
-            "global-hooks/around.sh": noting_hook("around", "beforeAll: 1\nafterAll: 1"),
-            "answer": "exit 4",
-        })  # fmt: skip
-        script, hooks = '#!/bin/bash\n. "$OUT/answer"\n', lifecycle_hook("ask", "onStartup")
-        made.module("ask", {"enabled": script, "hooks/h.sh": hooks})
-        made.start()
-        for following, trouble in (
-            ("true", "run ended with exit code 4"),
-            ("echo maybe >$MODULE_ENABLED_RESULT", "MODULE_ENABLED_RESULT must be true or false, but is empty"),
-            ("echo ' true ' >$MODULE_ENABLED_RESULT", "MODULE_ENABLED_RESULT must be true or false, but holds"),
-        ):
-            expected = rf"\nConvergeModules:main:WaitBeforeAll:OperatorStartup:failures \d+:.* ask: {trouble}"
-            eventually(functools.partial(queue_shows, made, expected), what=trouble)
-            made.files({"answer": following})
-        made.wait_ready()
-        assert made.metric("module_discover_errors_total") >= 3
-        assert made.runs() == ["around beforeAll", "ask onStartup", "around afterAll"]

@@ -108,6 +108,7 @@ def test_each_webhook_server_has_its_own_settings() -> None:
         pytest.param([], {"ADDON_OPERATOR_LISTEN_PORT": "0"}, "listen_port", 0, id="any port"),
         pytest.param([], {"ADDON_OPERATOR_CONFIG_MAP": "a.b-c"}, "config_map", "a.b-c", id="DNS name"),
         pytest.param([], {"HOOK_KILL_GRACE": "0"}, "kill_grace_s", 0.0, id="no grace"),
+        pytest.param([], {"ADDON_OPERATOR_MODULE_WORKERS": "2"}, "module_workers", 2, id="workers"),
         pytest.param(["--prometheus-metrics-prefix", ""], {}, "metrics_prefix", "", id="no prefix"),
         pytest.param(["--crd-filters", ""], {}, "crd_filter_prefixes", (), id="an empty flag is an empty list"),
         pytest.param(["--kube-context", ""], {"KUBE_CONTEXT": "x"}, "kube_context", None, id="an empty flag is none"),
