@@ -50,6 +50,7 @@ __all__ = ["Answer", "Bench", "hook_file", "play", "write_enabled_script", "writ
 NAMESPACE: Final = "ns"
 _CONFIG_MAP: Final = "cm"
 _EVENTS: Final = ("events.k8s.io", "events")
+_REFUSED: Final = ("Warning", "ConfigRefused")
 _API_SERVICES: Final = Resource("apiregistration.k8s.io", "v1", "APIService", "apiservices", False)
 _MOST_AT_ONCE: Final = 1000
 # Not a number of minutes, at the end of which schedules tick.
@@ -157,8 +158,8 @@ class Bench:
     @property
     def refused(self) -> list[str]:
         """Why states of the ConfigMap were refused, as Events say it."""
-        events = [event for event in self.api.objects.store.all(_EVENTS) if event["reason"] == "ConfigRefused"]
-        return [str(event["note"]) for event in events]
+        events = self.api.objects.store.all(_EVENTS)
+        return [str(event["note"]) for event in events if (event["type"], event["reason"]) == _REFUSED]
 
     @property
     def releases(self) -> Mapping[str, ReleaseFacts]:
