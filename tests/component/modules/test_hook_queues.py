@@ -173,6 +173,7 @@ def test_two_hooks_of_one_queue_are_each_shown_a_burst_in_order_and_in_few_runs(
         await bench.rest()
         for number in range(BURST):
             create(bench, "ab"[number % 2], f"o{number:03}")
+            await asyncio.sleep(0.05)  # their events come by turns
         await bench.tick()
         assert waiting_contexts(bench, "a") + waiting_contexts(bench, "b") == BURST
         go.set()
