@@ -1,4 +1,4 @@
-"""What edits of the operator's ConfigMap set off: every row of contract 3.6, and 2.8."""
+"""The operator's ConfigMap in a cluster, where others create, replace and delete it, and write it at the same time."""
 
 from __future__ import annotations
 
@@ -41,62 +41,26 @@ def settled(made: Operator, *, shows: Callable[[], bool]) -> None:
     made.wait_idle()
 
 
-def test_edits_while_nothing_runs(cluster: DevCluster, tmp_path: Path) -> None:
+def test_a_configmap_that_is_created_replaced_and_deleted(cluster: DevCluster, tmp_path: Path) -> None:
+    """What edits of it set off is in `tests/component/modules/test_edits.py`."""
     with operator(cluster, tmp_path) as made:
-        made.files({**AROUND, "modules/values.yaml": "alphaEnabled: true\nbetaEnabled: true\nscriptedEnabled: true\n"})
+        made.files({**AROUND, "modules/values.yaml": "alphaEnabled: true\nscriptedEnabled: true\n"})
         made.module("010-alpha", {**ALPHA, **module_hook("alpha")})
-        made.module("020-beta", module_hook("beta"))
-        made.module("030-off", module_hook("off", "onStartup: 1\nafterDeleteHelm: 1"))
-        made.module("040-scripted", {"enabled": WITH_SCRIPT, **module_hook("scripted", "onStartup: 1")})
-
-        def config(module: str) -> object:
-            document = made.ask(f"/module/{module}/config.json")
-            assert isinstance(document, dict)
-            return next(iter(document.values()))
-
-        def does(edit: dict[str, str | None], shows: Callable[[], bool], *runs: str) -> None:
-            """One edit, one answer."""
-            before = made.runs()
-            made.configure(edit)
-            settled(made, shows=shows)
-            assert since(made, before)() == list(runs), edit
-
+        made.module("020-scripted", {"enabled": WITH_SCRIPT, **module_hook("scripted", "onStartup: 1")})
+        converge = ["around beforeAll", "alpha beforeHelm", "around afterAll"]
         made.start_ready()
         assert "ConfigMap does not exist: the values of the files apply" in made.text()
-        assert made.runs() == ["around beforeAll", "alpha beforeHelm", "beta beforeHelm", "around afterAll"]
+        assert made.runs() == converge
 
-        # It comes to be later. A section of an enabled module: that module.
-        does({"alpha": "own: 1"}, lambda: made.deployed("alpha") == {"own": "1", "of": "-"}, "alpha beforeHelm")
-        assert "reason=KubeConfig-Changed-Modules" in made.text()
-        # The same in other words: nothing.
-        does({"alpha": "# one\n{own: 1}", "off": "a: 1"}, lambda: config("off") == {"a": 1})
-        # Two sections in one edit, one of them a list.
-        does(
-            {"alpha": "own: 2", "beta": "[x]"},
-            lambda: config("beta") == ["x"] and made.deployed("alpha")["own"] == "2",
-            *("alpha beforeHelm", "beta beforeHelm"),
-        )
-        # The global section: everything.
-        converge = ["around beforeAll", "alpha beforeHelm", "beta beforeHelm", "around afterAll"]
-        does({"global": "of: all"}, lambda: made.deployed("alpha")["of"] == "all", *converge)
-        assert "reason=ReloadAll-After-KubeConfigChange" in made.text()
-
-        # A flag that changes nothing, for a module that is on, off, or unknown.
+        # It comes to be later.
         before = made.runs()
-        made.configure({"betaEnabled": "true", "offEnabled": "false", "unknownEnabled": "true", "unknown": "a: 1"})
-        settled(made, shows=lambda: "key betaEnabled" in str(made.ask("/module/beta/explain.json")))
-        assert since(made, before)() == []
-        assert "there is no module 'unknown'" in made.text()
-        # A flag alone, in both directions; the section that was there all the time counts.
-        added = [*converge[:-1], "off onStartup", converge[-1]]
-        does({"offEnabled": "true"}, lambda: "off onStartup" in made.runs(), *added)
-        assert made.seen()[-2]["config"] == {"global": {"of": "all"}, "off": {"a": 1}}
-        deleted = ["around beforeAll", "off afterDeleteHelm", *converge[1:]]
-        does({"offEnabled": "false"}, lambda: "off afterDeleteHelm" in made.runs(), *deleted)
-        # A section that changes what the `enabled` script says; one that does not.
-        added = [*converge[:-1], "scripted onStartup", converge[-1]]
-        does({"scripted": "run: true"}, lambda: "scripted onStartup" in made.runs(), *added)
-        does({"scripted": "{run: true, more: 1}"}, lambda: config("scripted") == {"run": True, "more": 1})
+        made.configure({"alpha": "own: 1"})
+        settled(made, shows=lambda: made.deployed("alpha") == {"own": "1", "of": "-"})
+        assert since(made, before)() == ["alpha beforeHelm"]
+        assert "reason=KubeConfig-Changed-Modules" in made.text()
+        made.configure({"global": "of: all", "scripted": "run: true"})
+        settled(made, shows=lambda: "scripted onStartup" in made.runs())
+        assert made.deployed("alpha") == {"own": "1", "of": "all"}
 
         # It is replaced, and so away for a moment: nothing.
         before, revisions = made.runs(), made.revisions("alpha")
