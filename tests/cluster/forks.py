@@ -17,6 +17,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
@@ -48,6 +49,7 @@ os.closerange(3, log + 1)
 random.seed()
 main(request["arguments"])
 """
+_one_at_a_time: Final = threading.Lock()
 
 
 class ForkedProcess:
@@ -116,7 +118,9 @@ def _parent() -> tuple[IO[str], IO[str]]:
 
 
 def _ask(**request: object) -> int:
-    requests, answers = _parent()
-    requests.write(json.dumps(request) + "\n")
-    requests.flush()
-    return int(answers.readline())
+    # Some tests run operators in threads.
+    with _one_at_a_time:
+        requests, answers = _parent()
+        requests.write(json.dumps(request) + "\n")
+        requests.flush()
+        return int(answers.readline())
