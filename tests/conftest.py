@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,3 +56,9 @@ def _log_is_set_up_anew() -> Iterator[None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begins with what takes longest, so that workers end at the same time; within that, the random order stays."""
     items.sort(key=lambda item: _DIRECTORIES.get(item.path.relative_to(_HERE).parts[0], 0))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays: it need not be looked through for garbage time and again."""
+    gc.collect()
+    gc.freeze()
