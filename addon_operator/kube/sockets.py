@@ -35,7 +35,7 @@ class Sockets:
         """Returns those that are not closed."""
         return [opened for opened in self._opened if opened.fileno() >= 0]
 
-    async def closed(self) -> None:
+    async def wait_closed(self) -> None:
         """Waits a moment for those that say goodbye to the server, then hangs up.
 
         Called after the session was closed, which ends connections without waiting for them: a loop that ends then

@@ -125,7 +125,7 @@ class HttpTransport:
     async def close(self) -> None:
         """Closes all connections; waits a moment for those that say goodbye to the server, then hangs up."""
         await self._session.close()
-        await self._sockets.closed()
+        await self._sockets.wait_closed()
 
     async def request(
         self,

@@ -176,7 +176,7 @@ class Proxy:
                 gate.close()
             finally:
                 await runner.cleanup()
-        await sockets.closed()
+        await sockets.wait_closed()
 
     async def _gate(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """A process says what it is and may go on when it is answered."""
